@@ -1,0 +1,80 @@
+"""The few Kafka frames that the launchers and the load generators write and read by hand.
+
+Frames are plain bytes, built once and sent many times; only the correlation id is written anew.
+Requests that are more than a header come from kafka-python's own schemas, so that nothing here
+shares code with the broker under test.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from kafka.protocol.producer import ProduceRequest
+from kafka.record import MemoryRecordsBuilder
+
+_HEADER = struct.Struct(">ihhih")
+PRODUCE_VERSION = 10
+
+
+def metadata_request(correlation_id: int = 0, *, all_topics: bool = False) -> bytes:
+    """Metadata v1: with no topic, or (null) with all of them."""
+    return _HEADER.pack(14, 3, 1, correlation_id, -1) + struct.pack(">i", -1 if all_topics else 0)
+
+
+def record_batch(values: list[bytes], codec: int = 0) -> bytes:
+    builder = MemoryRecordsBuilder(magic=2, compression_type=codec, batch_size=1 << 24)
+    for value in values:
+        builder.append(timestamp=None, key=None, value=value)
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def produce_request(topic: str, batch: bytes, *, acks: int) -> bytearray:
+    partition = ProduceRequest.TopicProduceData.PartitionProduceData
+    request: Any = ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=topic, partition_data=[partition(index=0, records=batch)]
+            )
+        ],
+        version=PRODUCE_VERSION,
+    )
+    request.with_header(correlation_id=0, client_id="bench")
+    return bytearray(request.encode(header=True, framed=True))
+
+
+def stamp(frame: bytearray, correlation_id: int) -> None:
+    """The correlation id follows size (4), API key (2) and version (2)."""
+    struct.pack_into(">i", frame, 8, correlation_id)
+
+
+def receive(connection: socket.socket) -> bytes:
+    """One whole answer, without its size."""
+    head = _exactly(connection, 4)
+    return _exactly(connection, int.from_bytes(head, "big"))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        chunk = connection.recv(size - len(parts))
+        if not chunk:
+            raise ConnectionError("the broker closed the connection")
+        parts += chunk
+    return bytes(parts)
+
+
+def answers_metadata(port: int) -> bool:
+    """True once the broker names at least one broker (Kafka listens before it can)."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(metadata_request())
+            answer = receive(connection)
+    except OSError:
+        return False
+    return int.from_bytes(answer[4:8], "big") > 0
