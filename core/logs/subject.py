@@ -1,0 +1,135 @@
+"""A subject as the log knows it, and the table of all subjects.
+
+earliest ≤ high watermark ≤ next sequence, always: readers see [earliest, high watermark), which is
+synced; [high watermark, next sequence) is written or staged but not synced yet.
+
+`entries` is the consume log of the active segment: four numbers a batch, in one flat array (base
+sequence, position of the frame, length of the batch, highest timestamp). Sealed segments keep theirs
+in index files. With 100,000 subjects every object here counts, hence slots and None for "nothing yet".
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import trio
+
+from core.logs.format import SubjectState
+from core.logs.producers import ProducerState
+
+ENTRY = 4  # numbers per entry
+
+
+@dataclass(slots=True)
+class SubjectConfig:
+    """The settings of a subject that the log acts on. One object serves all that have defaults."""
+
+    max_message_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    log_append_time: bool = False
+
+
+class Subject:
+    __slots__ = (
+        "bytes_stored",
+        "config",
+        "deleted",
+        "earliest",
+        "entries",
+        "generation",
+        "high_watermark",
+        "id",
+        "max_timestamp",
+        "name",
+        "next_sequence",
+        "producers",
+        "topic_id",
+        "waiters",
+    )
+
+    def __init__(self, subject_id: int, topic_id: bytes, name: str, config: SubjectConfig) -> None:
+        self.id = subject_id
+        self.topic_id = topic_id
+        self.name = name
+        self.config = config
+        self.earliest = 0
+        self.high_watermark = 0
+        self.next_sequence = 0
+        self.bytes_stored = 0
+        """All bytes of batches ever appended: differences give the size of a range."""
+        self.max_timestamp = -1
+        """The highest timestamp ever appended."""
+        self.producers: dict[int, ProducerState] | None = None
+        self.entries: array[int] | None = None
+        self.generation = 0
+        """The last preamble that holds this subject's state."""
+        self.waiters: set[trio.Event] | None = None
+        self.deleted = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<subject {self.id} {self.name!r} {self.earliest}..{self.high_watermark}"
+            f"..{self.next_sequence}>"
+        )
+
+    def state(self, forget_before: int) -> SubjectState:
+        """What a preamble keeps of it; producers silent since `forget_before` are left out."""
+        producers = {}
+        if self.producers:
+            producers = {
+                producer_id: state
+                for producer_id, state in self.producers.items()
+                if state[1][-1].store_time >= forget_before
+            }
+            self.producers = producers or None
+        return SubjectState(
+            self.topic_id,
+            self.earliest,
+            self.bytes_stored,
+            self.max_timestamp,
+            self.name,
+            producers,
+        )
+
+    def wake(self) -> None:
+        """Wake the reads that wait for the high watermark to move, or for the end of the subject."""
+        if self.waiters:
+            for event in self.waiters:
+                event.set()
+            self.waiters = None
+
+
+class Subjects:
+    """All live subjects, by each of their three names."""
+
+    def __init__(self, defaults: SubjectConfig) -> None:
+        self.defaults = defaults
+        self.by_id: dict[int, Subject] = {}
+        self.by_name: dict[str, Subject] = {}
+        self.by_topic_id: dict[bytes, Subject] = {}
+        self.next_id = 1
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __iter__(self) -> Iterator[Subject]:
+        return iter(self.by_id.values())
+
+    def add(self, subject_id: int, topic_id: bytes, name: str) -> Subject:
+        subject = Subject(subject_id, topic_id, name, self.defaults)
+        self.by_id[subject_id] = subject
+        self.by_name[name] = subject
+        self.by_topic_id[topic_id] = subject
+        self.next_id = max(self.next_id, subject_id + 1)
+        return subject
+
+    def remove(self, subject: Subject) -> None:
+        del self.by_id[subject.id]
+        del self.by_topic_id[subject.topic_id]
+        if self.by_name.get(subject.name) is subject:
+            del self.by_name[subject.name]
+        subject.deleted = True
+        subject.wake()

@@ -1,0 +1,83 @@
+"""The records inside a batch: opened only where a single record matters.
+
+A record: varint length, attributes (1 byte, unused), varint timestamp delta, varint offset delta,
+varint key length and key, varint value length and value, varint header count, then for each header a
+varint key length and key and a varint value length and value. Varints are zigzag; -1 is null. All is
+read from bytes that a client wrote, so every length is checked against what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from core.errors import InvalidRecord
+from core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
+from core.records.compression import inflate
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def records_of(batch: memoryview, limit: int) -> Iterator[Record]:
+    """Each record of a stored batch, in order; InvalidRecord where the batch is not what it says."""
+    head = read_head(batch)
+    data = bytes(inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit))
+    at = 0
+    for _ in range(head.count):
+        try:
+            record, at = _record(data, at, head)
+        except (IndexError, UnicodeDecodeError) as error:
+            raise InvalidRecord(f"a record breaks off or is garbled at byte {at}: {error}") from error
+        yield record
+
+
+def _record(data: bytes, at: int, head: BatchHead) -> tuple[Record, int]:
+    length, at = varint(data, at)
+    end = at + length
+    if length < 0 or end > len(data):
+        raise InvalidRecord(f"a record claims {length} bytes, {len(data) - at} are left")
+    timestamp_delta, at = varint(data, at + 1)
+    offset_delta, at = varint(data, at)
+    key, at = _field(data, at, end)
+    value, at = _field(data, at, end)
+    header_count, at = varint(data, at)
+    headers = []
+    for _ in range(header_count):
+        name, at = _field(data, at, end)
+        content, at = _field(data, at, end)
+        headers.append(((name or b"").decode(), content))
+    if at != end:
+        raise InvalidRecord(f"a record claims to end at byte {end}, its fields end at {at}")
+    timestamp = head.base_timestamp + timestamp_delta
+    if head.attributes & LOG_APPEND_TIME:
+        timestamp = head.max_timestamp
+    return Record(head.base_offset + offset_delta, timestamp, key, value, tuple(headers)), at
+
+
+def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = varint(data, at)
+    if length < 0:
+        return None, at
+    if at + length > end:
+        raise InvalidRecord(f"a field claims {length} bytes, {end - at} are left")
+    return data[at : at + length], at + length
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint and the place after it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise InvalidRecord(f"a varint before byte {at} is longer than ten bytes")
