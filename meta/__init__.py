@@ -1,0 +1,35 @@
+"""What the broker knows beside its messages: subjects' configs and the registry, kept in SQL.
+
+- definitions: what configs there are, which values are allowed, what they come to
+- registry: answers from memory, changes through SQL
+- store: the SQL itself
+- values: types and bounds of config values
+"""
+
+from meta.definitions import (
+    DEFINITIONS,
+    ConfigRow,
+    ConfigSource,
+    EffectiveConfig,
+    SubjectDefaults,
+    describe,
+    effective,
+    validate,
+)
+from meta.errors import ConfigError, MetaError, StoreError
+from meta.registry import Registry
+
+__all__ = [
+    "DEFINITIONS",
+    "ConfigError",
+    "ConfigRow",
+    "ConfigSource",
+    "EffectiveConfig",
+    "MetaError",
+    "Registry",
+    "StoreError",
+    "SubjectDefaults",
+    "describe",
+    "effective",
+    "validate",
+]

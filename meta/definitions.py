@@ -1,0 +1,210 @@
+"""What a subject's configs are, may be, and come to: the questions that handlers ask.
+
+    defaults = SubjectDefaults({"log.retention.ms": "86400000"})    # from the broker's options
+    validate("retention.ms", "3600000", defaults)     # None, or ConfigError with the reason
+    effective({"retention.ms": "3600000"}, defaults)  # the four values that the log acts upon
+    describe({"retention.ms": "3600000"}, defaults)   # a row per config, for DescribeConfigs
+
+A subject's configs are a mapping of the explicitly set ones only, as text, just as the client
+wrote them. Everything else follows from the broker's options (`synonym`) or from the definition's
+default. The table of definitions is catalogue.py; nothing here keeps state or does I/O.
+
+A stored value may stop being allowed: the broker is started with a shorter `log.retention.ms`, or
+the SQL file was edited by hand. Such a value is shown as it is, but has no effect (`effective`
+takes the broker's), and `outdated` says so in words, for the log at start.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import IntEnum
+from types import MappingProxyType
+
+from meta.catalogue import DEFINITIONS, RETIRED, Definition
+from meta.errors import ConfigError
+from meta.values import ConfigType, Value
+
+__all__ = [
+    "DEFINITIONS",
+    "ConfigRow",
+    "ConfigSource",
+    "Definition",
+    "EffectiveConfig",
+    "SubjectDefaults",
+    "Synonym",
+    "describe",
+    "effective",
+    "outdated",
+    "validate",
+]
+
+_SYNONYMS = frozenset(d.synonym for d in DEFINITIONS.values() if d.synonym)
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from: the numbers of DescribeConfigs."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectDefaults:
+    """The broker's options, by Kafka name, that stand in for configs that a subject does not set.
+
+    Only options that the operator set belong here: the others have the definitions' own defaults.
+    """
+
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = set(self.options) - _SYNONYMS
+        assert not unknown, f"no subject config takes its default from {unknown}"
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+
+    def default_of(self, definition: Definition) -> str:
+        return self.options.get(definition.synonym or "", definition.default)
+
+    @property
+    def retention_ms(self) -> int:
+        return int(self.default_of(DEFINITIONS["retention.ms"]))
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveConfig:
+    """What the log acts upon; -1 is "no limit"."""
+
+    max_message_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    log_append_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRow:
+    """One config as DescribeConfigs shows it. `synonyms`: the winner first, then what it hides."""
+
+    name: str
+    value: str
+    source: ConfigSource
+    type: ConfigType
+    doc: str
+    synonyms: tuple[Synonym, ...]
+    read_only: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is not ConfigSource.DYNAMIC_TOPIC_CONFIG
+
+
+def validate(name: str, value: str, defaults: SubjectDefaults) -> None:
+    """Raises ConfigError unless a subject may have this config with this value."""
+    _parse(name, value, defaults)
+
+
+def effective(configs: Mapping[str, str], defaults: SubjectDefaults) -> EffectiveConfig:
+    """The values in force; a stored value that is no longer allowed counts as not set."""
+
+    def in_force(name: str) -> Value:
+        if name in configs:
+            try:
+                return _parse(name, configs[name], defaults)
+            except ConfigError:
+                pass
+        definition = DEFINITIONS[name]
+        return definition.kind.parse(defaults.default_of(definition))
+
+    def number(name: str) -> int:
+        value = in_force(name)
+        assert isinstance(value, int)
+        return value
+
+    return EffectiveConfig(
+        max_message_bytes=number("max.message.bytes"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        log_append_time=in_force("message.timestamp.type") == "LogAppendTime",
+    )
+
+
+def outdated(configs: Mapping[str, str], defaults: SubjectDefaults) -> list[str]:
+    """Why stored values are not in force: a reason for each that would be refused today."""
+    reasons = []
+    for name, value in configs.items():
+        try:
+            _parse(name, value, defaults)
+        except ConfigError as error:
+            reasons.append(error.message)
+    return reasons
+
+
+def describe(
+    configs: Mapping[str, str], defaults: SubjectDefaults, names: Iterable[str] | None = None
+) -> list[ConfigRow]:
+    """A row per config; `names` asks for some only, and unknown ones are left out, as in Kafka."""
+    wanted = DEFINITIONS if names is None else [name for name in names if name in DEFINITIONS]
+    return [_row(DEFINITIONS[name], configs, defaults) for name in wanted]
+
+
+def _row(
+    definition: Definition, configs: Mapping[str, str], defaults: SubjectDefaults
+) -> ConfigRow:
+    synonyms = []
+    if definition.name in configs:
+        value = configs[definition.name]
+        synonyms.append(Synonym(definition.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+    name = definition.synonym or definition.name
+    if definition.synonym and name in defaults.options:
+        value = defaults.options[name]
+        synonyms.append(Synonym(name, value, ConfigSource.STATIC_BROKER_CONFIG))
+    synonyms.append(Synonym(name, definition.default, ConfigSource.DEFAULT_CONFIG))
+    winner = synonyms[0]
+    return ConfigRow(
+        name=definition.name,
+        value=winner.value,
+        source=winner.source,
+        type=definition.kind.type,
+        doc=definition.doc,
+        synonyms=tuple(synonyms),
+    )
+
+
+def _parse(name: str, text: str, defaults: SubjectDefaults) -> Value:
+    definition = DEFINITIONS.get(name)
+    if definition is None:
+        raise ConfigError(_unknown(name))
+    try:
+        value = definition.kind.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}={text!r} is not allowed: {error}") from None
+    reason = definition.refusal(value) if definition.refusal else None
+    if name == "retention.ms":
+        reason = _too_long(value, defaults.retention_ms)
+    if reason:
+        raise ConfigError(f"{name}={text!r} is refused: {reason}")
+    return value
+
+
+def _too_long(value: Value, broker: int) -> str | None:
+    assert isinstance(value, int)
+    if broker == -1 or 0 <= value <= broker:
+        return None
+    return (
+        f"it is longer than the broker's log.retention.ms={broker}, and all subjects share "
+        "segments that are deleted as a whole by then"
+    )
+
+
+def _unknown(name: str) -> str:
+    if name in RETIRED:
+        return f"{name} is refused: {RETIRED[name]}"
+    near = get_close_matches(name, DEFINITIONS, n=1)
+    return f"unknown config {name!r}" + (f"; did you mean {near[0]}?" if near else "")

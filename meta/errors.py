@@ -1,0 +1,28 @@
+"""What can go wrong in the meta store, each with the Kafka error code that answers it.
+
+`ConfigError` is the client's fault (a config that is unknown, badly written, or that promises
+what this broker does not do); `StoreError` is ours (the SQL database cannot be read or written).
+Neither ever concerns a message: messages live in the log, and are served without SQL.
+"""
+
+
+class MetaError(Exception):
+    """Base of all errors of this package; `error_code` is the code of the answer."""
+
+    error_code = -1  # UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ConfigError(MetaError):
+    """A subject config was refused. The message names the config, the value and what is allowed."""
+
+    error_code = 40  # INVALID_CONFIG
+
+
+class StoreError(MetaError):
+    """The SQL store failed; nothing was changed, in SQL or in memory."""
+
+    error_code = 56  # KAFKA_STORAGE_ERROR

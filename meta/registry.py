@@ -1,0 +1,186 @@
+"""The registry of subjects and their configs: answers from memory, changes through SQL.
+
+    registry = Registry.open(directory / "meta.db")           # blocking, before the loop
+    for line in registry.reconcile(log.subjects.by_name.values(), defaults): ...
+    registry.configs(subject.id)                              # only what was set explicitly
+    await registry.put_subject(subject.id, subject.topic_id, subject.name, configs)
+    await registry.alter_subject(subject.id, {"retention.ms": None})
+    await registry.delete_subject(subject.id)
+
+Rules
+- SQL first, in a thread; then memory. What `configs` answers is durable.
+- Changes happen one after the other. Those that come while SQL is busy share the next
+  transaction.
+- A cancelled change has happened wholly or not at all, in SQL and in memory alike.
+- The message log is the truth about which subjects exist. A creation is answered when both the
+  log and the registry have it; a crash in between leaves one of the two, and `reconcile` settles
+  it at the next start: what only the log has is put back (with default configs, loudly), what
+  only SQL has is dropped.
+- Validation is not here: see definitions.py. A stored value that is no longer allowed stays, and
+  is told of.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from meta.definitions import SubjectDefaults, outdated
+from meta.store import AlterSubject, Change, DeleteSubject, PutSubject, Store
+
+if TYPE_CHECKING:
+    from meta.errors import StoreError
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NAMES_SHOWN = 5
+
+
+class LogSubject(Protocol):
+    """What the log knows of a subject."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def topic_id(self) -> bytes: ...
+    @property
+    def name(self) -> str: ...
+
+
+class _Pending:
+    """A change that waits for its transaction; `error` counts once it is done."""
+
+    __slots__ = ("change", "done", "error")
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.done = False
+        self.error: StoreError | None = None
+
+
+class Registry:
+    """Use `Registry.open`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._configs: dict[int, Mapping[str, str]] = dict(store.stored.configs)
+        self._waiting: list[_Pending] = []
+        self._turn = trio.Lock()
+
+    @classmethod
+    def open(cls, url: str | Path) -> "Registry":
+        """Opens the store at a SQLAlchemy URL or a path; raises StoreError when that cannot be."""
+        return cls(Store.open(url))
+
+    @property
+    def cluster_id(self) -> str:
+        """Made once, with the database."""
+        return self._store.stored.cluster_id
+
+    def configs(self, subject_id: int) -> Mapping[str, str]:
+        return self._configs.get(subject_id, _NOTHING)
+
+    def reconcile(self, subjects: Iterable[LogSubject], defaults: SubjectDefaults) -> list[str]:
+        """Brings SQL in line with the log; gives lines on what an operator should know."""
+        stored = self._store.stored
+        in_log = {subject.id: subject for subject in subjects}
+        put_back = [
+            PutSubject(subject.id, bytes(subject.topic_id), subject.name)
+            for subject in in_log.values()
+            if stored.subjects.get(subject.id) != (subject.topic_id, subject.name)
+        ]
+        fresh = {change.id for change in put_back}
+        known = stored.subjects.keys() | stored.configs
+        dropped = sorted(id_ for id_ in known if id_ not in in_log or id_ in fresh)
+        lines = self._tell(put_back, [id_ for id_ in dropped if id_ not in in_log])
+        if put_back or dropped:
+            self._store.replace(dropped, put_back)
+        for id_ in dropped:
+            self._configs.pop(id_, None)
+        stored.subjects.clear()
+        stored.configs.clear()
+        for id_, configs in self._configs.items():
+            reasons = outdated(configs, defaults)
+            lines += [f"subject {in_log[id_].name}: {r}; the default applies" for r in reasons]
+        return lines
+
+    async def put_subject(
+        self, subject_id: int, topic_id: bytes, name: str, configs: Mapping[str, str]
+    ) -> None:
+        await self._change(PutSubject(subject_id, bytes(topic_id), name, dict(configs)))
+
+    async def delete_subject(self, subject_id: int) -> None:
+        await self._change(DeleteSubject(subject_id))
+
+    async def alter_subject(self, subject_id: int, configs: Mapping[str, str | None]) -> None:
+        """Sets the given configs; None takes one back to its default. The others stay."""
+        await self._change(AlterSubject(subject_id, dict(configs)))
+
+    def close(self) -> None:
+        self._store.close()
+
+    async def _change(self, change: Change) -> None:
+        pending = _Pending(change)
+        self._waiting.append(pending)
+        try:
+            async with self._turn:
+                if not pending.done:
+                    await self._commit()
+        finally:
+            if pending in self._waiting:  # cancelled before its turn: it never happened
+                self._waiting.remove(pending)
+        if pending.error:
+            raise pending.error
+
+    async def _commit(self) -> None:
+        """One transaction for all that wait, and then the same in memory."""
+        batch, self._waiting = self._waiting, []
+        changes = [pending.change for pending in batch]
+        with trio.CancelScope(shield=True):
+            errors = await trio.to_thread.run_sync(self._store.apply, changes)
+        for pending, error in zip(batch, errors, strict=True):
+            pending.done, pending.error = True, error
+            if error is None:
+                self._apply(pending.change)
+
+    def _apply(self, change: Change) -> None:
+        match change:
+            case PutSubject():
+                configs = dict(change.configs)
+            case DeleteSubject():
+                configs = {}
+            case AlterSubject():
+                merged = {**self.configs(change.id), **change.configs}
+                configs = {name: value for name, value in merged.items() if value is not None}
+        if configs:
+            self._configs[change.id] = MappingProxyType(configs)
+        else:
+            self._configs.pop(change.id, None)
+
+    def _tell(self, put_back: Sequence[PutSubject], dropped: Sequence[int]) -> list[str]:
+        lines = []
+        stored = self._store.stored.subjects
+        foreign = [change.name for change in put_back if change.id in stored]
+        missing = [change.name for change in put_back if change.id not in stored]
+        if missing:
+            lines.append(
+                f"the log has {_some(missing)} that the meta store lacked: "
+                "put back, with default configs"
+            )
+        if foreign:
+            lines.append(
+                f"the log has {_some(foreign)} the meta store had under another name or topic id: "
+                "put back, with default configs"
+            )
+        gone = [stored[id_][1] for id_ in dropped if id_ in stored]
+        if gone:
+            lines.append(f"the meta store had {_some(gone)} that the log lacks: dropped")
+        return lines
+
+
+def _some(names: Sequence[str]) -> str:
+    """Counts and names a few: 100,000 subjects must not be 100,000 lines."""
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return f"{len(names)} {'subject' if len(names) == 1 else 'subjects'} ({shown}{more})"

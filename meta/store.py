@@ -1,0 +1,286 @@
+"""The SQL side of the registry: tables, transactions, and what to do with a damaged file.
+
+Blocking; it is called before the event loop starts, or in a thread. SQLite by default (`meta.db`
+in the data folder), and only SQL that PostgreSQL runs too: whole-row deletes and inserts, no
+upsert, no pragma outside of `_prepare_sqlite`.
+
+Tables
+- properties: `schema.version` and `cluster.id`. The version is the first thing looked at; a newer
+  one than ours is refused, since an older program must not guess. To change the schema: raise
+  SCHEMA_VERSION, and in `_load` bring the older one up to it in the same transaction.
+- subjects: id, topic id, name, as in the log (which is the truth about them).
+- subject_configs: the configs that were set explicitly, as text.
+
+Rules
+- A change is durable when `apply` returns: `synchronous=FULL`, in WAL mode, which costs one sync
+  per transaction where a rollback journal costs three. Several changes share a transaction;
+  should it fail, each is tried alone, so that a bad one does not take the others with it.
+- A file that is not a database, is damaged or lacks our tables is set aside as
+  `meta.db.corrupt-<time>`, never deleted, and an empty one takes its place: configs are lost
+  then, messages never. A file that merely cannot be opened (permissions, no space) is a
+  StoreError: the log in the same folder could not be written either.
+"""
+
+import base64
+import itertools
+import logging
+import sqlite3
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from meta.errors import StoreError
+
+logger = logging.getLogger(__name__)
+SCHEMA_VERSION = 1
+_DROPPED_AT_ONCE = 500  # SQLite may be built for no more than 999 values in a statement
+
+_metadata = sa.MetaData()
+_properties = sa.Table(
+    "properties",
+    _metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+_subjects = sa.Table(
+    "subjects",
+    _metadata,
+    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("topic_id", sa.LargeBinary(16), nullable=False),
+    sa.Column("name", sa.String(249), nullable=False),
+)
+_configs = sa.Table(
+    "subject_configs",
+    _metadata,
+    sa.Column("subject_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.String(255), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+_DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+@dataclass(frozen=True, slots=True)
+class PutSubject:
+    """The subject exists, with exactly these configs."""
+
+    id: int
+    topic_id: bytes
+    name: str
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSubject:
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSubject:
+    """Sets the named configs; None takes one back to its default."""
+
+    id: int
+    configs: Mapping[str, str | None]
+
+
+Change = PutSubject | DeleteSubject | AlterSubject
+
+
+@dataclass(slots=True)
+class Stored:
+    """All that SQL holds: read once, at start."""
+
+    cluster_id: str
+    subjects: dict[int, tuple[bytes, str]]
+    configs: dict[int, dict[str, str]]
+
+
+class _UnreadableError(Exception):
+    """The database is there, but is not one of ours, or not a whole one."""
+
+
+class Store:
+    """One open database."""
+
+    def __init__(self, engine: sa.Engine, stored: Stored) -> None:
+        self._engine = engine
+        self.stored = stored
+
+    @classmethod
+    def open(cls, url: str | Path) -> "Store":
+        """Opens or creates the database at a URL or a path; a damaged file is set aside."""
+        target = sa.make_url(f"sqlite:///{url}") if isinstance(url, Path) else sa.make_url(url)
+        try:
+            try:
+                return cls._open(target)
+            except _UnreadableError as damage:
+                _set_aside(target, damage)
+                return cls._open(target)
+        except (sa.exc.SQLAlchemyError, OSError, _UnreadableError) as error:
+            shown = target.render_as_string(hide_password=True)
+            raise StoreError(f"cannot open the meta store {shown}: {_reason(error)}") from error
+
+    @classmethod
+    def _open(cls, url: sa.URL) -> "Store":
+        engine = sa.create_engine(url)
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _prepare_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+        try:
+            with engine.begin() as connection:
+                return cls(engine, _load(connection))
+        except sa.exc.DatabaseError as error:
+            engine.dispose()
+            if getattr(error.orig, "sqlite_errorcode", None) in _DAMAGED:
+                raise _UnreadableError(_reason(error)) from error
+            raise
+        except BaseException:
+            engine.dispose()
+            raise
+
+    def apply(self, changes: Sequence[Change]) -> list[StoreError | None]:
+        """Makes the changes durable, in order; gives for each None, or why it was not made."""
+        try:
+            self._transact(changes)
+        except sa.exc.SQLAlchemyError as error:
+            if len(changes) == 1:
+                return [StoreError(f"the meta store refused a change: {_reason(error)}")]
+            return [self.apply([change])[0] for change in changes]
+        return [None] * len(changes)
+
+    def replace(self, dropped: Sequence[int], put: Sequence[PutSubject]) -> None:
+        """Drops subjects, then puts some (not there, or just dropped), in one transaction."""
+        try:
+            with self._engine.begin() as connection:
+                _drop(connection, dropped)
+                _insert(connection, put)
+        except sa.exc.SQLAlchemyError as error:
+            raise StoreError(f"the meta store refused a change: {_reason(error)}") from error
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _transact(self, changes: Sequence[Change]) -> None:
+        with self._engine.begin() as connection:
+            for kind, run in itertools.groupby(changes, type):
+                if kind is AlterSubject:
+                    for change in run:
+                        _alter(connection, cast("AlterSubject", change))
+                else:  # a run of creations or of deletions is a statement or two
+                    some = list(run)
+                    _drop(connection, [change.id for change in some])
+                    _insert(connection, [c for c in some if isinstance(c, PutSubject)])
+
+
+def _load(connection: sa.Connection) -> Stored:
+    if not sa.inspect(connection).get_table_names():
+        return _create(connection)
+    if connection.dialect.name == "sqlite":
+        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        if found != "ok":
+            raise _UnreadableError(str(found))
+    properties: dict[str, str] = dict(connection.execute(sa.select(_properties)).tuples().all())
+    version = properties.get("schema.version", "")
+    if not version.isdecimal() or "cluster.id" not in properties:
+        raise _UnreadableError("it has no schema version")
+    if int(version) > SCHEMA_VERSION:
+        raise StoreError(
+            f"the meta store has schema version {version}, and this Kumquat knows up to "
+            f"{SCHEMA_VERSION}: start the newer Kumquat that wrote it"
+        )
+    return _read(connection, properties["cluster.id"])
+
+
+def _create(connection: sa.Connection) -> Stored:
+    _metadata.create_all(connection)
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    rows = {"schema.version": str(SCHEMA_VERSION), "cluster.id": cluster_id}
+    connection.execute(
+        sa.insert(_properties), [{"name": name, "value": value} for name, value in rows.items()]
+    )
+    return Stored(cluster_id, {}, {})
+
+
+def _read(connection: sa.Connection, cluster_id: str) -> Stored:
+    subjects = {
+        id_: (bytes(topic_id), name)
+        for id_, topic_id, name in connection.execute(sa.select(_subjects)).tuples()
+    }
+    configs: dict[int, dict[str, str]] = {}
+    for id_, name, value in connection.execute(sa.select(_configs)).tuples():
+        configs.setdefault(id_, {})[name] = value
+    return Stored(cluster_id, subjects, configs)
+
+
+def _drop(connection: sa.Connection, ids: Sequence[int]) -> None:
+    for start in range(0, len(ids), _DROPPED_AT_ONCE):
+        some = ids[start : start + _DROPPED_AT_ONCE]
+        connection.execute(sa.delete(_configs).where(_configs.c.subject_id.in_(some)))
+        connection.execute(sa.delete(_subjects).where(_subjects.c.id.in_(some)))
+
+
+def _insert(connection: sa.Connection, changes: Sequence[PutSubject]) -> None:
+    if changes:
+        rows = [{"id": c.id, "topic_id": c.topic_id, "name": c.name} for c in changes]
+        connection.execute(sa.insert(_subjects), rows)
+    _insert_configs(connection, [(c.id, n, v) for c in changes for n, v in c.configs.items()])
+
+
+def _alter(connection: sa.Connection, change: AlterSubject) -> None:
+    mine = sa.and_(_configs.c.subject_id == change.id, _configs.c.name.in_(list(change.configs)))
+    connection.execute(sa.delete(_configs).where(mine))
+    kept = [(change.id, name, value) for name, value in change.configs.items() if value is not None]
+    _insert_configs(connection, kept)
+
+
+def _insert_configs(connection: sa.Connection, rows: Sequence[tuple[int, str, str]]) -> None:
+    if rows:
+        columns = ("subject_id", "name", "value")
+        connection.execute(
+            sa.insert(_configs), [dict(zip(columns, row, strict=True)) for row in rows]
+        )
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    # Python's driver would begin transactions by itself, and not before creating tables: we do it.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _set_aside(url: sa.URL, damage: _UnreadableError) -> None:
+    if url.get_backend_name() != "sqlite" or not url.database:
+        raise damage
+    damaged = Path(url.database)
+    stamp = f"{damaged.name}.corrupt-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    aside, count = damaged.with_name(stamp), 1
+    while aside.exists():
+        aside, count = damaged.with_name(f"{stamp}-{count}"), count + 1
+    for suffix in ("", "-wal", "-shm"):
+        part = damaged.with_name(damaged.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    logger.error(
+        "the meta store %s is damaged (%s): kept as %s, starting with an empty one. "
+        "Configs of subjects are lost and back at their defaults; no message is affected",
+        damaged,
+        damage,
+        aside.name,
+    )
+
+
+def _reason(error: BaseException) -> str:
+    return str(getattr(error, "orig", None) or error)
