@@ -26,6 +26,7 @@ from typing import Literal
 from meta.values import (
     BOOLEAN,
     LONG_MAX,
+    ConfigType,
     Kind,
     Value,
     decimal,
@@ -44,7 +45,7 @@ DAY_MS = 24 * 60 * MINUTE_MS
 @dataclass(frozen=True, slots=True)
 class Definition:
     name: str
-    kind: Kind
+    kind: Kind[Value]
     default: str
     effect: Effect
     doc: str
@@ -64,10 +65,10 @@ def _throttled(item: str) -> bool:
 _POLICY = list_of("delete", lambda item: item in ("delete", "compact"))
 _REPLICAS = list_of("* or pairs partition:broker between commas", _throttled)
 _CODECS = one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
-_GZIP_LEVEL = whole(1, 9, unlimited=True)
-_UNCHECKED = (
-    "timestamps are not compared with the broker's clock, so only 2^63-1 (no bound) is true"
+_GZIP_LEVEL = Kind(
+    ConfigType.INT, "a whole number from 1 to 9, or -1", whole(1, 9, unlimited=True).read
 )
+_UNCHECKED = "timestamps are not compared with the clock, so only 2^63-1 (no bound) is true"
 
 _DEFINITIONS = (
     Definition(

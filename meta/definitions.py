@@ -53,7 +53,7 @@ class ConfigSource(IntEnum):
 class SubjectDefaults:
     """The broker's options, by Kafka name, that stand in for configs that a subject does not set.
 
-    Only options that the operator set belong here: the others have the definitions' own defaults.
+    Only options that the operator changed belong here: the others have the definitions' defaults.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -62,6 +62,13 @@ class SubjectDefaults:
         unknown = set(self.options) - _SYNONYMS
         assert not unknown, f"no subject config takes its default from {unknown}"
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+
+    @classmethod
+    def changed(cls, options: Mapping[str, object]) -> "SubjectDefaults":
+        """Of all these options, those that are not what the definitions have anyway."""
+        usual = {(d.synonym, d.default) for d in DEFINITIONS.values()}
+        texts = {name: str(value) for name, value in options.items()}
+        return cls({name: text for name, text in texts.items() if (name, text) not in usual})
 
     def default_of(self, definition: Definition) -> str:
         return self.options.get(definition.synonym or "", definition.default)
@@ -142,7 +149,7 @@ def outdated(configs: Mapping[str, str], defaults: SubjectDefaults) -> list[str]
         try:
             _parse(name, value, defaults)
         except ConfigError as error:
-            reasons.append(error.message)
+            reasons.append(str(error))
     return reasons
 
 

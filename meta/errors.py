@@ -5,15 +5,13 @@ what this broker does not do); `StoreError` is ours (the SQL database cannot be 
 Neither ever concerns a message: messages live in the log, and are served without SQL.
 """
 
+from typing import ClassVar
+
 
 class MetaError(Exception):
     """Base of all errors of this package; `error_code` is the code of the answer."""
 
-    error_code = -1  # UNKNOWN_SERVER_ERROR
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    error_code: ClassVar[int] = -1  # UNKNOWN_SERVER_ERROR
 
 
 class ConfigError(MetaError):

@@ -14,8 +14,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Generic, TypeVar
 
 Value = bool | int | float | str | list[str]
+T = TypeVar("T", covariant=True)
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -35,14 +37,18 @@ class ConfigType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A type with its bounds: `allowed` says them in words, `read` gives the value or None."""
+class Kind(Generic[T]):
+    """A type with its bounds: `allowed` says them in words.
+
+    `read` gives the value, or None when it is not allowed, or raises ValueError where there is
+    more to say than that.
+    """
 
     type: ConfigType
     allowed: str
-    read: Callable[[str], Value | None]
+    read: Callable[[str], T | None]
 
-    def parse(self, text: str) -> Value:
+    def parse(self, text: str) -> T:
         value = self.read(text.strip())
         if value is None:
             raise ValueError(f"expected {self.allowed}")
@@ -56,7 +62,7 @@ def _read_boolean(text: str) -> bool | None:
 BOOLEAN = Kind(ConfigType.BOOLEAN, "true or false", _read_boolean)
 
 
-def whole(low: int, high: int = LONG_MAX, *, unlimited: bool = False) -> Kind:
+def whole(low: int, high: int = LONG_MAX, *, unlimited: bool = False) -> Kind[int]:
     """A whole number from low to high; with `unlimited`, -1 too, for "no limit"."""
 
     def read(text: str) -> int | None:
@@ -70,12 +76,12 @@ def whole(low: int, high: int = LONG_MAX, *, unlimited: bool = False) -> Kind:
     return Kind(kind, f"a whole number {span}{', or -1 for no limit' if unlimited else ''}", read)
 
 
-def integer(low: int, high: int = INT_MAX) -> Kind:
+def integer(low: int, high: int = INT_MAX, *, unlimited: bool = False) -> Kind[int]:
     """A whole number that fits 32 bits, as Kafka's type INT."""
-    return whole(low, high)
+    return whole(low, high, unlimited=unlimited)
 
 
-def decimal(low: float, high: float) -> Kind:
+def decimal(low: float, high: float) -> Kind[float]:
     def read(text: str) -> float | None:
         if not _DECIMAL.fullmatch(text):
             return None
@@ -85,14 +91,14 @@ def decimal(low: float, high: float) -> Kind:
     return Kind(ConfigType.DOUBLE, f"a number from {low:g} to {high:g}", read)
 
 
-def one_of(*choices: str) -> Kind:
+def one_of(*choices: str) -> Kind[str]:
     def read(text: str) -> str | None:
         return text if text in choices else None
 
     return Kind(ConfigType.STRING, f"one of {', '.join(choices)}", read)
 
 
-def list_of(allowed: str, item: Callable[[str], bool]) -> Kind:
+def list_of(allowed: str, item: Callable[[str], bool]) -> Kind[list[str]]:
     """Items between commas; each must pass `item`. The empty text is the empty list."""
 
     def read(text: str) -> list[str] | None:
