@@ -92,7 +92,7 @@ def read_file(path: Path) -> Iterator[Setting]:
 def _parse(setting: Setting) -> tuple[Option, object]:
     option = _NAMES.get(setting.name)
     if option is None:
-        raise ConfigError(f"{setting.origin}: {_unknown(setting.name)}")
+        raise ConfigError(f"{setting.origin}: {explain_unknown(setting.name)}")
     try:
         return option, option.kind.parse(setting.text)
     except ValueError as error:
@@ -101,7 +101,8 @@ def _parse(setting: Setting) -> tuple[Option, object]:
         ) from None
 
 
-def _unknown(name: str) -> str:
+def explain_unknown(name: str) -> str:
+    """What to say of an option that there is not."""
     # A near miss of one of ours is a slip, even where the name also looks like one of Kafka's.
     slip = get_close_matches(name, _NAMES, n=1, cutoff=0.95)
     reason = None if slip else why_foreign(name)

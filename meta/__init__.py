@@ -1,7 +1,7 @@
 """What the broker knows beside its messages: subjects' configs and the registry, kept in SQL.
 
 - definitions: what configs there are, which values are allowed, what they come to
-- registry: answers from memory, changes through SQL
+- registry: answers from memory, changes through SQL (not re-exported: it brings SQLAlchemy in)
 - store: the SQL itself
 - values: types and bounds of config values
 """
@@ -17,7 +17,6 @@ from meta.definitions import (
     validate,
 )
 from meta.errors import ConfigError, MetaError, StoreError
-from meta.registry import Registry
 
 __all__ = [
     "DEFINITIONS",
@@ -26,7 +25,6 @@ __all__ = [
     "ConfigSource",
     "EffectiveConfig",
     "MetaError",
-    "Registry",
     "StoreError",
     "SubjectDefaults",
     "describe",

@@ -71,9 +71,9 @@ def whole(low: int, high: int = LONG_MAX, *, unlimited: bool = False) -> Kind[in
         value = int(text) if len(text) <= 20 else LONG_MAX + 1
         return value if low <= value <= high or (unlimited and value == -1) else None
 
-    span = f"of at least {low}" if high in (INT_MAX, LONG_MAX) else f"from {low} to {high}"
     kind = ConfigType.INT if high <= INT_MAX else ConfigType.LONG
-    return Kind(kind, f"a whole number {span}{', or -1 for no limit' if unlimited else ''}", read)
+    allowed = f"a whole number from {low} to {high}{', or -1 for no limit' if unlimited else ''}"
+    return Kind(kind, allowed, read)
 
 
 def integer(low: int, high: int = INT_MAX, *, unlimited: bool = False) -> Kind[int]:
