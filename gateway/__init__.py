@@ -1,0 +1,1 @@
+"""The Kafka side of the broker: listeners, connections, dispatch, handlers, options."""

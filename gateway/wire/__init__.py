@@ -1,0 +1,144 @@
+"""Kafka's wire protocol: messages, codecs, frames. Imports nothing of ours.
+
+- declare.py: the language of declarations, `"name" / int32.since(7)`
+- schema/: Kafka's messages in it, one module per family of APIs, each with its .pyi
+- message.py: the classes made from them; `FetchRequest[12]`, `decode`, `encode`
+- reference.py: one version as a construct.Struct, the reference codec
+- decoder.py, encoder.py, source.py, varint.py: the flat codecs generated from that
+- frame.py: sizes and headers
+- errors.py, codes.py: WireError; Kafka's error codes
+- stubs.py: writes the .pyi files and this one
+"""
+
+# Written by gateway/wire/stubs.py from the declarations. Change those, then run it again.
+# ruff: noqa: I001 (one group of names per module)
+
+from gateway.wire.codes import (
+    ErrorCode as ErrorCode,
+)
+from gateway.wire.encoder import (
+    Encoded as Encoded,
+)
+from gateway.wire.errors import (
+    WireError as WireError,
+)
+from gateway.wire.message import (
+    Message as Message,
+    REQUESTS as REQUESTS,
+    RESPONSES as RESPONSES,
+)
+from gateway.wire.schema.configs import (
+    AlterConfigsRequest as AlterConfigsRequest,
+    AlterConfigsResource as AlterConfigsResource,
+    AlterConfigsResourceResponse as AlterConfigsResourceResponse,
+    AlterConfigsResponse as AlterConfigsResponse,
+    AlterableConfig as AlterableConfig,
+    DescribeConfigsRequest as DescribeConfigsRequest,
+    DescribeConfigsResource as DescribeConfigsResource,
+    DescribeConfigsResourceResult as DescribeConfigsResourceResult,
+    DescribeConfigsResponse as DescribeConfigsResponse,
+    DescribeConfigsResult as DescribeConfigsResult,
+    DescribeConfigsSynonym as DescribeConfigsSynonym,
+    IncrementalAlterConfigsRequest as IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource as IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResourceResponse as IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse as IncrementalAlterConfigsResponse,
+    IncrementalAlterableConfig as IncrementalAlterableConfig,
+)
+from gateway.wire.schema.coordinator import (
+    Coordinator as Coordinator,
+    FindCoordinatorRequest as FindCoordinatorRequest,
+    FindCoordinatorResponse as FindCoordinatorResponse,
+)
+from gateway.wire.schema.fetch import (
+    AbortedTransaction as AbortedTransaction,
+    FetchEpochEndOffset as FetchEpochEndOffset,
+    FetchPartition as FetchPartition,
+    FetchRequest as FetchRequest,
+    FetchResponse as FetchResponse,
+    FetchTopic as FetchTopic,
+    FetchableTopicResponse as FetchableTopicResponse,
+    ForgottenTopic as ForgottenTopic,
+    LeaderIdAndEpoch as LeaderIdAndEpoch,
+    NodeEndpoint as NodeEndpoint,
+    PartitionData as PartitionData,
+    ReplicaState as ReplicaState,
+    SnapshotId as SnapshotId,
+)
+from gateway.wire.schema.log_dirs import (
+    DescribableLogDirTopic as DescribableLogDirTopic,
+    DescribeLogDirsPartition as DescribeLogDirsPartition,
+    DescribeLogDirsRequest as DescribeLogDirsRequest,
+    DescribeLogDirsResponse as DescribeLogDirsResponse,
+    DescribeLogDirsResult as DescribeLogDirsResult,
+    DescribeLogDirsTopic as DescribeLogDirsTopic,
+)
+from gateway.wire.schema.metadata import (
+    DescribeClusterBroker as DescribeClusterBroker,
+    DescribeClusterRequest as DescribeClusterRequest,
+    DescribeClusterResponse as DescribeClusterResponse,
+    MetadataRequest as MetadataRequest,
+    MetadataRequestTopic as MetadataRequestTopic,
+    MetadataResponse as MetadataResponse,
+    MetadataResponseBroker as MetadataResponseBroker,
+    MetadataResponsePartition as MetadataResponsePartition,
+    MetadataResponseTopic as MetadataResponseTopic,
+)
+from gateway.wire.schema.offsets import (
+    DeleteRecordsPartition as DeleteRecordsPartition,
+    DeleteRecordsPartitionResult as DeleteRecordsPartitionResult,
+    DeleteRecordsRequest as DeleteRecordsRequest,
+    DeleteRecordsResponse as DeleteRecordsResponse,
+    DeleteRecordsTopic as DeleteRecordsTopic,
+    DeleteRecordsTopicResult as DeleteRecordsTopicResult,
+    EpochEndOffset as EpochEndOffset,
+    ListOffsetsPartition as ListOffsetsPartition,
+    ListOffsetsPartitionResponse as ListOffsetsPartitionResponse,
+    ListOffsetsRequest as ListOffsetsRequest,
+    ListOffsetsResponse as ListOffsetsResponse,
+    ListOffsetsTopic as ListOffsetsTopic,
+    ListOffsetsTopicResponse as ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest as OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse as OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition as OffsetForLeaderPartition,
+    OffsetForLeaderTopic as OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult as OffsetForLeaderTopicResult,
+)
+from gateway.wire.schema.produce import (
+    BatchIndexAndErrorMessage as BatchIndexAndErrorMessage,
+    InitProducerIdRequest as InitProducerIdRequest,
+    InitProducerIdResponse as InitProducerIdResponse,
+    PartitionProduceData as PartitionProduceData,
+    PartitionProduceResponse as PartitionProduceResponse,
+    ProduceLeader as ProduceLeader,
+    ProduceNodeEndpoint as ProduceNodeEndpoint,
+    ProduceRequest as ProduceRequest,
+    ProduceResponse as ProduceResponse,
+    TopicProduceData as TopicProduceData,
+    TopicProduceResponse as TopicProduceResponse,
+)
+from gateway.wire.schema.topics import (
+    CreatableReplicaAssignment as CreatableReplicaAssignment,
+    CreatableTopic as CreatableTopic,
+    CreatableTopicConfig as CreatableTopicConfig,
+    CreatableTopicConfigs as CreatableTopicConfigs,
+    CreatableTopicResult as CreatableTopicResult,
+    CreatePartitionsAssignment as CreatePartitionsAssignment,
+    CreatePartitionsRequest as CreatePartitionsRequest,
+    CreatePartitionsResponse as CreatePartitionsResponse,
+    CreatePartitionsTopic as CreatePartitionsTopic,
+    CreatePartitionsTopicResult as CreatePartitionsTopicResult,
+    CreateTopicsRequest as CreateTopicsRequest,
+    CreateTopicsResponse as CreateTopicsResponse,
+    DeletableTopicResult as DeletableTopicResult,
+    DeleteTopicState as DeleteTopicState,
+    DeleteTopicsRequest as DeleteTopicsRequest,
+    DeleteTopicsResponse as DeleteTopicsResponse,
+)
+from gateway.wire.schema.versions import (
+    ApiVersion as ApiVersion,
+    ApiVersionsRequest as ApiVersionsRequest,
+    ApiVersionsResponse as ApiVersionsResponse,
+    FinalizedFeatureKey as FinalizedFeatureKey,
+    SupportedFeatureKey as SupportedFeatureKey,
+)

@@ -1,0 +1,1 @@
+"""Kafka's messages, each declared once for all its versions; one module per family of APIs."""

@@ -1,0 +1,99 @@
+"""Text of a generated function, and how a failure inside it gets its name.
+
+`Source` collects indented lines. Each line remembers the field it works on; nothing of that costs
+anything while the function runs. Only when it fails does the line number of the failure, looked up
+here, give the path for the `WireError`. So generated code contains no bookkeeping, and exactly one
+`try` around its whole body.
+
+`Source.constant` names an object for use in the text (a bound `struct.Struct` method, a class).
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gateway.wire.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# What wrong bytes, or wrong values in a message, make the flat code raise.
+FAILURES = (
+    WireError,
+    IndexError,
+    struct.error,
+    UnicodeError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    OverflowError,
+)
+
+
+class Source:
+    def __init__(self, title: str, head: str) -> None:
+        self.title = title
+        self.lines = [head, "    try:"]
+        self.paths = ["", ""]
+        self.indent = 2
+        self.path: list[str] = []
+        self.names: dict[str, Any] = {}
+        self.serial = 0
+
+    def line(self, text: str, path: str | None = None) -> None:
+        self.lines.append("    " * self.indent + text)
+        self.paths.append(".".join(self.path) if path is None else path)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self.indent += 1
+        yield
+        self.indent -= 1
+
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        self.path.append(name)
+        yield
+        self.path.pop()
+
+    def fresh(self, prefix: str) -> str:
+        self.serial += 1
+        return f"{prefix}{self.serial}"
+
+    def constant(self, name: str, value: object) -> str:
+        self.names.setdefault(name, value)
+        return name
+
+    def unpacker(self, formats: str) -> tuple[str, int]:
+        packed = struct.Struct(">" + formats)
+        name = "unpack_" + formats.replace("?", "T")
+        return self.constant(name, packed.unpack_from), packed.size
+
+    def packer(self, formats: str) -> str:
+        name = "pack_" + formats.replace("?", "T")
+        return self.constant(name, struct.Struct(">" + formats).pack)
+
+    def compile(self, function: str, position: str) -> Callable[..., Any]:
+        """Close the `try`, compile, and give the function."""
+        self.indent = 1
+        with self.block("except FAILURES as failure:"):
+            self.line(f"raise explain(failure, {position}) from failure")
+        names = {"FAILURES": FAILURES, "explain": self.explain, **self.names}
+        text = "\n".join(self.lines)
+        exec(compile(text, f"<{self.title}>", "exec"), names)
+        made: Callable[..., Any] = names[function]
+        return made
+
+    def explain(self, failure: Exception, position: int | None) -> WireError:
+        trace = failure.__traceback__
+        path = self.paths[trace.tb_lineno - 1] if trace is not None else ""
+        if isinstance(failure, WireError):
+            reason = failure.reason
+        elif isinstance(failure, IndexError):
+            reason = "the bytes end here"
+        else:
+            reason = str(failure) or type(failure).__name__
+        return WireError(reason, message=self.title, path=path, position=position)
