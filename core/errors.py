@@ -29,6 +29,10 @@ class MessageTooLarge(KumquatError):
     error_code = 10
 
 
+class InvalidTimestamp(KumquatError):
+    error_code = 32
+
+
 class OutOfOrderSequence(KumquatError):
     error_code = 45
 

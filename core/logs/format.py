@@ -7,7 +7,7 @@ The folder `messages/` holds, for each segment, named after the position of its 
     00000000000000000000.index       the consume log of a sealed segment (index.py)
 
 A *position* counts bytes over the whole log, from 0, through all segments; it never goes back. A frame
-is a header of 56 bytes and a payload:
+is a header of 60 bytes and a payload:
 
     offset  size  field
     0       4     magic "KQF1"
@@ -16,12 +16,13 @@ is a header of 56 bytes and a payload:
     6       2     zero, room for flags
     8       4     subject id, 0 where there is none
     12      4     payload length
-    16      8     base sequence (its meaning is the kind's, see below)
-    24      8     store time, ms since the epoch
-    32      8     position of this frame: a header found elsewhere is not valid
-    40      8     synced end as known when this frame was written: all below it was on disk
-    48      4     payload CRC-32C; for a batch, the batch's own CRC field
-    52      4     CRC-32C of the 52 bytes before
+    16      4     how many sequences the payload takes
+    20      4     payload CRC-32C; for a batch, the batch's own CRC field
+    24      8     base sequence (its meaning is the kind's, see below)
+    32      8     store time, ms since the epoch
+    40      8     position of this frame: a header found elsewhere is not valid
+    48      8     synced end as known when this frame was written: all below it was on disk
+    56      4     CRC-32C of the 56 bytes before
 
 Kinds, what `base sequence` says, and the payload:
 
@@ -42,9 +43,9 @@ says that all are there. From then on this segment and its successors are enough
 its next sequence, its earliest sequence and its producers: older segments may go. A segment is rolled
 only when its preamble is complete, so the two newest are always enough to start.
 
-Subject state: topic id 16, earliest 8, bytes ever stored 8, highest timestamp 8, name length 2,
-producer count 4, the name; then for each producer: id 8, epoch 2, batch count 1, and for each of its
-last five batches: first sequence number 4, last 4, base sequence 8, store time 8.
+Subject state: topic id 16, earliest 8, name length 2, producer count 4, the name; then for each
+producer: id 8, epoch 2, batch count 1, and for each of its last five batches: first sequence number 4,
+last 4, base sequence 8, store time 8.
 
 The border between a tear and corruption: whatever lies below the highest synced end that any valid
 frame or checkpoint tells of was on disk, so a bad frame there is corruption (kept, reported, never
@@ -63,10 +64,10 @@ from crc32c import crc32c
 VERSION = 1
 MAGIC = b"KQF1"
 
-HEADER = struct.Struct(">4sBBHIIqqqqII")
+HEADER = struct.Struct(">4sBBHIIIIqqqqI")
 HEADER_SIZE = HEADER.size
-assert HEADER_SIZE == 56
-_UNSUMMED = struct.Struct(">4sBBHIIqqqqI")
+assert HEADER_SIZE == 60
+_UNSUMMED = struct.Struct(">4sBBHIIIIqqqq")
 _CHECKSUM = struct.Struct(">I")
 assert _UNSUMMED.size + _CHECKSUM.size == HEADER_SIZE
 
@@ -94,7 +95,7 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 CHECKPOINT_SUFFIX = ".checkpoint"
 
-_STATE = struct.Struct(">16sqqqHI")
+_STATE = struct.Struct(">16sqHI")
 _PRODUCER = struct.Struct(">qhB")
 _BATCH = struct.Struct(">iiqq")
 _SEGMENT_START = struct.Struct(">I22s")
@@ -107,11 +108,12 @@ class FrameHeader(NamedTuple):
     kind: int
     subject_id: int
     length: int
+    sequences: int
+    payload_crc: int
     base_sequence: int
     store_time: int
     position: int
     synced_end: int
-    payload_crc: int
 
     @property
     def end(self) -> int:
@@ -133,8 +135,6 @@ class SubjectState(NamedTuple):
 
     topic_id: bytes
     earliest: int
-    bytes_stored: int
-    max_timestamp: int
     name: str
     producers: dict[int, tuple[int, tuple[ProducerBatch, ...]]]
 
@@ -147,11 +147,12 @@ def pack_header(
     kind: int,
     subject_id: int,
     length: int,
+    sequences: int,
+    payload_crc: int,
     base_sequence: int,
     store_time: int,
     position: int,
     synced_end: int,
-    payload_crc: int,
 ) -> bytes:
     head = _UNSUMMED.pack(
         MAGIC,
@@ -160,11 +161,12 @@ def pack_header(
         0,
         subject_id,
         length,
+        sequences,
+        payload_crc,
         base_sequence,
         store_time,
         position,
         synced_end,
-        payload_crc,
     )
     return head + _CHECKSUM.pack(crc32c(head))
 
@@ -173,9 +175,21 @@ def parse_header(data: bytes | memoryview, at: int, position: int) -> FrameHeade
     """The header at `at` of the data, which lies at `position` of the log; or why it is none."""
     if len(data) - at < HEADER_SIZE:
         return f"{max(0, len(data) - at)} bytes left, a frame header is {HEADER_SIZE}"
-    magic, version, kind, _, subject_id, length, base, stored, where, synced, payload, crc = (
-        HEADER.unpack_from(data, at)
-    )
+    (
+        magic,
+        version,
+        kind,
+        _,
+        subject_id,
+        length,
+        count,
+        payload,
+        base,
+        stored,
+        where,
+        synced,
+        crc,
+    ) = HEADER.unpack_from(data, at)
     if magic != MAGIC:
         return f"expected magic {MAGIC.hex()}, found {magic.hex()}"
     found = crc32c(data[at : at + HEADER_SIZE - 4])
@@ -183,7 +197,9 @@ def parse_header(data: bytes | memoryview, at: int, position: int) -> FrameHeade
         return f"expected header CRC {crc:#010x}, found {found:#010x}"
     if where != position:
         return f"the frame says it lies at {where}"
-    return FrameHeader(version, kind, subject_id, length, base, stored, where, synced, payload)
+    return FrameHeader(
+        version, kind, subject_id, length, count, payload, base, stored, where, synced
+    )
 
 
 def pack_subject_state(state: SubjectState) -> bytes:
@@ -192,8 +208,6 @@ def pack_subject_state(state: SubjectState) -> bytes:
         _STATE.pack(
             state.topic_id,
             state.earliest,
-            state.bytes_stored,
-            state.max_timestamp,
             len(name),
             len(state.producers),
         ),
@@ -207,7 +221,7 @@ def pack_subject_state(state: SubjectState) -> bytes:
 
 def parse_subject_state(payload: bytes | memoryview) -> SubjectState:
     """The payload of a frame whose CRC was right: it is trusted to be well formed."""
-    topic_id, earliest, stored, max_timestamp, name_length, count = _STATE.unpack_from(payload)
+    topic_id, earliest, name_length, count = _STATE.unpack_from(payload)
     at = _STATE.size + name_length
     name = bytes(payload[_STATE.size : at]).decode()
     producers: dict[int, tuple[int, tuple[ProducerBatch, ...]]] = {}
@@ -215,10 +229,13 @@ def parse_subject_state(payload: bytes | memoryview) -> SubjectState:
         producer_id, epoch, batch_count = _PRODUCER.unpack_from(payload, at)
         at += _PRODUCER.size
         end = at + batch_count * _BATCH.size
-        batches = tuple(ProducerBatch(*b, 0) for b in _BATCH.iter_unpack(payload[at:end]))
+        batches = tuple(
+            ProducerBatch(first, last, base, stored, 0)
+            for first, last, base, stored in _BATCH.iter_unpack(payload[at:end])
+        )
         producers[producer_id] = (epoch, batches)
         at = end
-    return SubjectState(topic_id, earliest, stored, max_timestamp, name, producers)
+    return SubjectState(topic_id, earliest, name, producers)
 
 
 def pack_segment_start(next_subject_id: int, cluster_id: str) -> bytes:

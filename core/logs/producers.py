@@ -42,7 +42,7 @@ def check_sequence(state: ProducerState | None, head: BatchHead) -> ProducerBatc
                 f"producer {head.producer_id} begins epoch {head.producer_epoch} at {first}, not 0"
             )
         return None
-    last = last_of(first, head.count)
+    last = last_of(first, head.record_count)
     for batch in reversed(batches):
         if batch.first == first and batch.last == last:
             return batch

@@ -11,10 +11,8 @@ in index files. With 100,000 subjects every object here counts, hence slots and 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-
-import trio
 
 from core.logs.format import SubjectState
 from core.logs.producers import ProducerState
@@ -34,7 +32,6 @@ class SubjectConfig:
 
 class Subject:
     __slots__ = (
-        "bytes_stored",
         "config",
         "deleted",
         "earliest",
@@ -42,7 +39,6 @@ class Subject:
         "generation",
         "high_watermark",
         "id",
-        "max_timestamp",
         "name",
         "next_sequence",
         "producers",
@@ -58,15 +54,11 @@ class Subject:
         self.earliest = 0
         self.high_watermark = 0
         self.next_sequence = 0
-        self.bytes_stored = 0
-        """All bytes of batches ever appended: differences give the size of a range."""
-        self.max_timestamp = -1
-        """The highest timestamp ever appended."""
         self.producers: dict[int, ProducerState] | None = None
         self.entries: array[int] | None = None
         self.generation = 0
         """The last preamble that holds this subject's state."""
-        self.waiters: set[trio.Event] | None = None
+        self.waiters: set[Callable[[], None]] | None = None
         self.deleted = False
 
     def __repr__(self) -> str:
@@ -75,30 +67,21 @@ class Subject:
             f"..{self.next_sequence}>"
         )
 
-    def state(self, forget_before: int) -> SubjectState:
-        """What a preamble keeps of it; producers silent since `forget_before` are left out."""
-        producers = {}
+    def forget_producers(self, before: int) -> None:
+        """Drop the producers that have been silent since then."""
         if self.producers:
-            producers = {
-                producer_id: state
-                for producer_id, state in self.producers.items()
-                if state[1][-1].store_time >= forget_before
-            }
-            self.producers = producers or None
-        return SubjectState(
-            self.topic_id,
-            self.earliest,
-            self.bytes_stored,
-            self.max_timestamp,
-            self.name,
-            producers,
-        )
+            kept = {p: s for p, s in self.producers.items() if s[1][-1].store_time >= before}
+            self.producers = kept or None
+
+    def state(self) -> SubjectState:
+        """What a preamble keeps of it."""
+        return SubjectState(self.topic_id, self.earliest, self.name, self.producers or {})
 
     def wake(self) -> None:
         """Wake the reads that wait for the high watermark to move, or for the end of the subject."""
         if self.waiters:
-            for event in self.waiters:
-                event.set()
+            for wake in self.waiters:
+                wake()
             self.waiters = None
 
 

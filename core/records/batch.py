@@ -69,7 +69,7 @@ class BatchHead(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    record_count: int
 
 
 def read_head(batch: bytes | bytearray | memoryview, at: int = 0) -> BatchHead:

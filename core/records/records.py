@@ -29,11 +29,13 @@ def records_of(batch: memoryview, limit: int) -> Iterator[Record]:
     head = read_head(batch)
     data = bytes(inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit))
     at = 0
-    for _ in range(head.count):
+    for _ in range(head.record_count):
         try:
             record, at = _record(data, at, head)
         except (IndexError, UnicodeDecodeError) as error:
-            raise InvalidRecord(f"a record breaks off or is garbled at byte {at}: {error}") from error
+            raise InvalidRecord(
+                f"a record breaks off or is garbled at byte {at}: {error}"
+            ) from error
         yield record
 
 

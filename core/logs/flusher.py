@@ -1,0 +1,53 @@
+"""The thread that syncs: one for the broker's whole life, so that a sync costs no thread start.
+
+The loop hands it a job, the thread runs it and wakes the loop through an eventfd. One job is under way
+at a time; whoever comes meanwhile is served by the next. That is group commit.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+
+import trio
+
+from core.logs.sync import SyncJob
+
+
+class Flusher:
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[SyncJob | None] = queue.SimpleQueue()
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._error: OSError | None = None
+        self._thread = threading.Thread(target=self._work, name="kumquat-flusher", daemon=True)
+        self._thread.start()
+
+    def start_nowait(self, job: SyncJob) -> None:
+        """Begin a round; `wait_done` tells when it is over."""
+        self._jobs.put(job)
+
+    async def wait_done(self) -> OSError | None:
+        """The outcome of the round under way."""
+        while True:
+            try:
+                os.eventfd_read(self._event)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._event)
+            else:
+                return self._error
+
+    def close(self) -> None:
+        """Waits for the round under way."""
+        self._jobs.put(None)
+        self._thread.join()
+        os.close(self._event)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._error = None
+            try:
+                job.run()
+            except OSError as error:
+                self._error = error
+            os.eventfd_write(self._event, 1)

@@ -1,0 +1,310 @@
+"""Reading messages back, by sequence and by time.
+
+A read has two halves. *Locating* finds the batches of a range: in the subject's own array for the active
+segment, in memory for a segment whose index is being written, else by bisection over the index files.
+*Loading* gets their bytes: from the tail when they are fresh, else from disk, where every batch is
+checked against its index entry and its CRC before it is given out. With `nowait` both only use what is
+in memory and raise WouldBlock when that is not enough; without, they may run in any thread.
+
+A batch that fails its check, or an entry that stands for lost sequences, raises CorruptMessage for that
+subject and range. It is never skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from core.errors import CorruptMessage, OffsetOutOfRange, StorageError, WouldBlock
+from core.logs.format import HEADER_SIZE
+from core.logs.index import IndexDamaged, Indexes, Row
+from core.logs.log import MessageLog
+from core.logs.recovery import rebuild_index
+from core.logs.segment import Segment
+from core.logs.state import LOST
+from core.logs.subject import ENTRY, Subject
+from core.logs.tail import Batch
+from core.records import Record, damage, records_of
+
+log = logging.getLogger("kumquat.log")
+
+_GAP = 1 << 16
+"""Up to this many bytes of other subjects between two batches are read along with them."""
+
+Entries = array[int] | memoryview[int]
+
+
+class Place(NamedTuple):
+    """Where a batch lies."""
+
+    base: int
+    position: int
+    length: int
+
+
+class Reader:
+    def __init__(self, message_log: MessageLog) -> None:
+        self._log = message_log
+        self._open_files = message_log.open_files
+        self._files = message_log.files
+        self.indexes = Indexes(message_log.open_files)
+        self.corrupt_reads = 0
+
+    # --- by sequence ---------------------------------------------------------------------------
+
+    def read(
+        self, subject: Subject, sequence: int, max_bytes: int, at_least_one: bool, *, nowait: bool
+    ) -> list[Batch]:
+        """Whole batches from the one that holds `sequence`, up to the high watermark."""
+        high_watermark = subject.high_watermark
+        if sequence == high_watermark:
+            return []
+        if not subject.earliest <= sequence < high_watermark:
+            raise OffsetOutOfRange(
+                f"{subject.name!r} holds sequences {subject.earliest} to {high_watermark}, "
+                f"not {sequence}"
+            )
+        entries, i = self._locate(subject, sequence, nowait)
+        places: list[Place] = []
+        size = 0
+        for k in range(i, len(entries) // ENTRY):
+            base, position, length = entries[k * ENTRY : k * ENTRY + 3]
+            if base >= high_watermark:
+                break
+            size += length
+            if size > max_bytes and (places or not at_least_one):
+                break
+            if length == LOST and places:
+                break
+            places.append(Place(base, position, length))
+        return self._load(subject, places, nowait)
+
+    def _locate(self, subject: Subject, sequence: int, nowait: bool) -> tuple[Entries, int]:
+        """The entries that hold a sequence, and which of them does."""
+        entries = self._entries_in_memory(subject, sequence)
+        if entries is None:
+            entries = self._entries_on_disk(subject, sequence, nowait)
+        last = len(entries) // ENTRY - 1
+        if sequence >= entries[last * ENTRY]:
+            return entries, last
+        i = bisect_right(range(last), sequence, key=lambda k: entries[k * ENTRY]) - 1
+        if i < 0:
+            raise self._lost(subject, sequence, "no batch holds it")
+        return entries, i
+
+    def _entries_in_memory(self, subject: Subject, sequence: int) -> Entries | None:
+        entries = subject.entries
+        if entries and sequence >= entries[0]:
+            return entries
+        for segment in reversed(self._log.state.segments):
+            unindexed = segment.unindexed
+            if unindexed is None:
+                return None
+            found = unindexed.get(subject.id)
+            if found and sequence >= found[0]:
+                return found
+        return None
+
+    def _entries_on_disk(self, subject: Subject, sequence: int, nowait: bool) -> Entries:
+        segments = [s for s in self._log.state.segments if s.unindexed is None]
+
+        def next_sequence(i: int) -> int:
+            row = self._row(segments[i], subject, nowait)
+            return row.next_sequence if row is not None else 0
+
+        i = bisect_right(range(len(segments)), sequence, key=next_sequence)
+        row = self._row(segments[i], subject, nowait) if i < len(segments) else None
+        if row is None or not row.entries:
+            raise self._lost(subject, sequence, "the segment that held it is gone or damaged")
+        return self._entries(segments[i], row, nowait)
+
+    # --- indexes -------------------------------------------------------------------------------
+
+    def _row(self, segment: Segment, subject: Subject, nowait: bool) -> Row | None:
+        try:
+            return self.indexes.rows(segment, nowait=nowait).find(subject.id)
+        except IndexDamaged as damaged:
+            self.rebuild(segment, damaged)
+            return self.indexes.rows(segment, nowait=nowait).find(subject.id)
+
+    def _entries(self, segment: Segment, row: Row, nowait: bool) -> Entries:
+        try:
+            return self.indexes.entries(segment, row, nowait=nowait)
+        except IndexDamaged as damaged:
+            self.rebuild(segment, damaged)
+            again = self.indexes.rows(segment, nowait=False).find(row.subject_id)
+            assert again is not None
+            return self.indexes.entries(segment, again, nowait=nowait)
+
+    def rebuild(self, segment: Segment, damaged: IndexDamaged) -> None:
+        """Blocks: make an index anew from its segment."""
+        log.error("%s: %s; making it anew from the segment", segment.index_path, damaged)
+        self.indexes.forget(segment)
+        try:
+            rebuild_index(self._files, self._log.options, segment)
+        except OSError as error:
+            raise StorageError(f"{segment.index_path} cannot be made anew: {error}") from error
+
+    # --- bytes ---------------------------------------------------------------------------------
+
+    def _load(self, subject: Subject, places: Sequence[Place], nowait: bool) -> list[Batch]:
+        found: list[Batch] = []
+        tail = self._log.tail.get
+        i = 0
+        while i < len(places):
+            batch = tail(places[i].position)
+            if batch is not None:
+                found.append(batch)
+                i += 1
+                continue
+            run = self._run(places, i)
+            found += self._read_run(subject, places[i : i + run], nowait, found)
+            i += run
+        return found
+
+    def _run(self, places: Sequence[Place], i: int) -> int:
+        """How many batches from the i-th on lie close together on disk: they are read at once."""
+        run = 1
+        while i + run < len(places):
+            before, this = places[i + run - 1], places[i + run]
+            gap = this.position - (before.position + HEADER_SIZE + before.length)
+            if not 0 <= gap <= _GAP or self._log.tail.get(this.position) is not None:
+                break
+            run += 1
+        return run
+
+    def _read_run(
+        self, subject: Subject, places: Sequence[Place], nowait: bool, before: list[Batch]
+    ) -> list[Batch]:
+        first, last = places[0], places[-1]
+        start = first.position + HEADER_SIZE
+        buffer = memoryview(bytearray(last.position + HEADER_SIZE + last.length - start))
+        segment = self._log.state.segment_of(first.position)
+        try:
+            with self._open_files.pinned(segment.path) as fd:
+                size = self._files.preadv_into(fd, buffer, start - segment.base, nowait=nowait)
+        except BlockingIOError:
+            raise WouldBlock from None
+        except OSError as error:
+            raise self._lost(subject, first.base, f"{segment.path}: {error}") from error
+        if size < len(buffer) and nowait:
+            raise WouldBlock
+        found: list[Batch] = []
+        for place in places:
+            at = place.position + HEADER_SIZE - start
+            batch = buffer[at : at + place.length]
+            bad = damage(batch, place.base)
+            if bad is not None:
+                if found or before:
+                    break
+                raise self._lost(
+                    subject,
+                    place.base,
+                    f"{segment.path}, position {place.position}: {bad}",
+                )
+            found.append(batch)
+        return found
+
+    def _lost(self, subject: Subject, sequence: int, why: str) -> CorruptMessage:
+        self.corrupt_reads += 1
+        log.error("%r cannot be read at sequence %d: %s", subject.name, sequence, why)
+        return CorruptMessage(f"{subject.name!r} cannot be read at sequence {sequence}: {why}")
+
+    # --- by time -------------------------------------------------------------------------------
+
+    def offset_for_timestamp(self, subject: Subject, timestamp: int) -> tuple[int, int] | None:
+        """Blocks: timestamp and sequence of the first message that is not older."""
+        earliest, high_watermark = subject.earliest, subject.high_watermark
+        for entries in self._entries_since(subject, timestamp):
+            for k, highest in enumerate(entries[3::ENTRY]):
+                if highest < timestamp:
+                    continue
+                place = Place(*entries[k * ENTRY : k * ENTRY + 3])
+                if place.base >= high_watermark:
+                    return None
+                for record in self._records(subject, place):
+                    if record.timestamp >= timestamp and earliest <= record.offset:
+                        return record.timestamp, record.offset
+        return None
+
+    def max_timestamp(self, subject: Subject) -> tuple[int, int] | None:
+        """Blocks: timestamp and sequence of the message with the highest timestamp."""
+        earliest, high_watermark = subject.earliest, subject.high_watermark
+        best: tuple[int, Place] | None = None
+        for entries in self._entries_since(subject, 0):
+            for k in range(0, len(entries), ENTRY):
+                place, highest = Place(*entries[k : k + 3]), entries[k + 3]
+                if place.base >= high_watermark:
+                    break
+                if place.base < earliest and highest > (best[0] if best else -1):
+                    own = [
+                        r.timestamp for r in self._records(subject, place) if r.offset >= earliest
+                    ]
+                    highest = max(own, default=-1)
+                if highest > (best[0] if best else -1):
+                    best = (highest, place)
+        if best is None:
+            return None
+        for record in self._records(subject, best[1]):
+            if record.timestamp == best[0] and record.offset >= earliest:
+                return record.timestamp, record.offset
+        return None
+
+    def _records(self, subject: Subject, place: Place) -> Iterator[Record]:
+        batch = self._load(subject, [place], nowait=False)[0]
+        return records_of(memoryview(batch), self._log.options.max_decompressed_bytes)
+
+    def _entries_since(self, subject: Subject, timestamp: int) -> Iterator[Entries]:
+        """The entries of each segment that may hold a message not older, oldest segment first."""
+        for segment in list(self._log.state.segments):
+            unindexed = segment.unindexed
+            if unindexed is not None:
+                if subject.id in unindexed:
+                    yield unindexed[subject.id]
+                continue
+            row = self._row(segment, subject, nowait=False)
+            if row is None or not row.entries or row.next_sequence <= subject.earliest:
+                continue
+            if row.max_timestamp >= timestamp:
+                yield self._entries(segment, row, nowait=False)
+        if subject.entries is not None:
+            yield subject.entries[:]
+
+    # --- by size -------------------------------------------------------------------------------
+
+    def retained_bytes(self, subject: Subject) -> int:
+        """Blocks: the size of all batches that readers can still see."""
+        return sum(length for _, end, length, _ in self._batches(subject) if end > subject.earliest)
+
+    def sequence_keeping(self, subject: Subject, size: int) -> int:
+        """Blocks: the highest sequence from which on at least `size` bytes of batches remain."""
+        total = 0
+        for entries in reversed(list(self._entries_since(subject, -1))):
+            for k in range(len(entries) - ENTRY, -1, -ENTRY):
+                total += entries[k + 2]
+                if total >= size:
+                    return max(subject.earliest, entries[k])
+        return subject.earliest
+
+    def sequence_since(self, subject: Subject, timestamp: int) -> int:
+        """Blocks: the first sequence of the first batch whose highest timestamp is not older; the high
+        watermark when all are older. A batch without a timestamp counts as young."""
+        for base, end, _, highest in self._batches(subject):
+            if end > subject.earliest and (highest >= timestamp or highest < 0):
+                return max(subject.earliest, min(base, subject.high_watermark))
+        return subject.high_watermark
+
+    def _batches(self, subject: Subject) -> Iterator[tuple[int, int, int, int]]:
+        """Base, end, length and highest timestamp of each batch, oldest first."""
+        before: tuple[int, int, int] | None = None
+        for entries in self._entries_since(subject, -1):
+            for k in range(0, len(entries), ENTRY):
+                base, _, length, highest = entries[k : k + ENTRY]
+                if before is not None:
+                    yield before[0], base, before[1], before[2]
+                before = base, length, highest
+        if before is not None:
+            yield before[0], subject.next_sequence, before[1], before[2]

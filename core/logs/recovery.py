@@ -1,0 +1,437 @@
+"""Opening the message log: replay, and telling a tear from corruption.
+
+Replay begins at the newest segment if that has a complete preamble and is known to have been synced
+into, else at the one before: never further back. Every frame goes through LogState, as when it was
+written. Then comes a frame that is not whole. Is it the end of a write that was cut off, or damage?
+
+- The *border* decides: the highest synced end that a checkpoint or any valid frame tells of, frames
+  behind the bad one included. All below it was on disk and may have been acked.
+- Bad and not below the border: the tear. It is cut off with all that follows, segments included, since
+  unsynced pages land in any order.
+- Bad and below it: corruption. It stays as it is, is reported with file, position, expected and found,
+  and its sequences answer their own subject with an error; all else is served. A frame with a damaged
+  header is stepped over by its row in the checkpoint, never by searching.
+
+Before high watermarks open all that was replayed is synced: what kill -9 left in the page cache is only
+then safe to show.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from core.errors import StartError
+from core.logs import checkpoint as checkpoints
+from core.logs.checkpoint import Checkpoint, CheckpointWriter
+from core.logs.files import Files
+from core.logs.format import (
+    EARLIEST_RAISED,
+    HEADER_SIZE,
+    KIND_NAMES,
+    LOG_SUFFIX,
+    MESSAGES,
+    PREAMBLE_END,
+    PRODUCER_IDS,
+    SEGMENT_START,
+    SUBJECT_CREATED,
+    SUBJECT_DELETED,
+    SUBJECT_STATE,
+    VERSION,
+    FrameHeader,
+    ProducerBatch,
+    parse_segment_start,
+    parse_subject_state,
+)
+from core.logs.index import IndexDamaged, load_head, write_index
+from core.logs.log import MessageLog
+from core.logs.options import LogOptions
+from core.logs.producers import last_of
+from core.logs.scan import Frames, payload_damage
+from core.logs.segment import OpenFiles, Segment
+from core.logs.state import LogState
+from core.logs.subject import SubjectConfig
+from core.records import read_head
+
+log = logging.getLogger("kumquat.log")
+
+
+class _PreambleDamaged(Exception):
+    """The state of a subject cannot be read in the first segment: look in the one before."""
+
+
+def open_log(files: Files, options: LogOptions, now_ms: Callable[[], int]) -> MessageLog:
+    """The log in the folder `messages`, made if there is none, ready to be written to."""
+    directory = options.directory / "messages"
+    files.mkdir(directory)
+    files.fsync_dir(options.directory)
+    bases = _tidy(files, directory)
+    earliest_start = max(0, len(bases) - 2)
+    recovery = Recovery(files, options, directory, bases)
+    start = recovery.choose_start()
+    try:
+        recovery.replay(start)
+    except _PreambleDamaged as damage:
+        if start <= earliest_start:
+            log.error(
+                "%s, and there is no older segment to tell: its subject is not served", damage
+            )
+            recovery = Recovery(files, options, directory, bases, forgiving=True)
+            recovery.replay(start)
+        else:
+            log.error("%s; starting from the segment before", damage)
+            recovery = Recovery(files, options, directory, bases, forgiving=True)
+            recovery.replay(earliest_start)
+    return recovery.finish(now_ms)
+
+
+def _tidy(files: Files, directory: Path) -> list[int]:
+    """The bases of all segments; what a cut left half-made is removed."""
+    bases = []
+    for name in files.listdir(directory):
+        path = directory / name
+        if path.suffix == ".tmp":
+            files.unlink(path)
+        elif path.suffix == LOG_SUFFIX:
+            bases.append(int(path.stem))
+    return sorted(bases)
+
+
+class Recovery:
+    def __init__(
+        self,
+        files: Files,
+        options: LogOptions,
+        directory: Path,
+        bases: list[int],
+        *,
+        forgiving: bool = False,
+    ) -> None:
+        self._files = files
+        self._options = options
+        self._directory = directory
+        self._segments = [Segment(directory, base) for base in bases]
+        defaults = SubjectConfig(
+            options.max_message_bytes, options.retention_ms, options.retention_bytes
+        )
+        self._state = LogState(directory, defaults)
+        self._forgiving = forgiving
+        self._border = 0
+        self._checkpoints: dict[int, Checkpoint] = {}
+        self._rows = bytearray()
+        self._end = 0
+        self._stuck = False
+        """Frames of the last segment cannot be reached: it is left as it is, a new one begins."""
+        self._replayed: list[Segment] = []
+
+    # --- where to begin ------------------------------------------------------------------------
+
+    def choose_start(self) -> int:
+        """The index of the segment to replay from."""
+        newest = len(self._segments) - 1
+        if newest < 1:
+            return 0
+        segment = self._segments[newest]
+        saved = self._checkpoint(segment)
+        if saved.preamble_complete and saved.synced_end >= segment.base:
+            return newest
+        complete, synced_end = self._look_through(segment, segment.base)
+        return newest if complete and synced_end >= segment.base else newest - 1
+
+    def _checkpoint(self, segment: Segment) -> Checkpoint:
+        if segment.base not in self._checkpoints:
+            saved = checkpoints.load(self._files, segment.checkpoint_path)
+            self._checkpoints[segment.base] = saved
+            self._border = max(self._border, saved.synced_end)
+        return self._checkpoints[segment.base]
+
+    def _look_through(self, segment: Segment, position: int) -> tuple[bool, int]:
+        """Whether a preamble ends behind `position`, and the highest synced end told there."""
+        complete, synced_end = False, 0
+        with Frames(self._files, segment) as frames:
+            header = frames.header_at(position)
+            while isinstance(header, FrameHeader):
+                if payload_damage(header, frames.payload_of(header)) is None:
+                    complete = complete or header.kind == PREAMBLE_END
+                    synced_end = max(synced_end, header.synced_end)
+                header = frames.header_at(header.end)
+        return complete, synced_end
+
+    # --- replay --------------------------------------------------------------------------------
+
+    def replay(self, start: int) -> None:
+        for segment in self._segments[:start]:
+            self._adopt(segment)
+        for i in range(start, len(self._segments)):
+            self._checkpoint(self._segments[i])
+        for i in range(start, len(self._segments)):
+            if not self._replay_segment(i):
+                self._drop(self._segments[i + 1 :])
+                break
+
+    def _adopt(self, segment: Segment) -> None:
+        """A sealed segment that is not replayed: its index file speaks for it."""
+        following = self._segments[self._segments.index(segment) + 1]
+        segment.end = following.base
+        segment.preamble_complete = True
+        segment.unindexed = None
+        try:
+            segment.newest_store_time = load_head(self._files, segment).newest_store_time
+        except IndexDamaged as damage:
+            log.error("%s: %s; it is made anew", segment.index_path, damage)
+            segment.newest_store_time = -1
+        self._state.segments.append(segment)
+
+    def _replay_segment(self, i: int) -> bool:
+        """False: the log is cut in or before this segment."""
+        segment = self._segments[i]
+        following = self._segments[i + 1].base if i + 1 < len(self._segments) else None
+        self._rows.clear()
+        with Frames(self._files, segment) as frames:
+            position = segment.base
+            while position != following and not self._stuck:
+                header = frames.header_at(position)
+                bad = header if isinstance(header, str) else None
+                if isinstance(header, FrameHeader):
+                    payload = frames.payload_of(header)
+                    bad = payload_damage(header, payload)
+                    if bad is None:
+                        self._apply(segment, header, payload)
+                        position = header.end
+                        continue
+                if not self._is_corruption(i, position, header):
+                    self._cut(segment, frames, position, bad or "")
+                    return False
+                position = self._step_over(segment, position, header, bad or "", frames, following)
+            segment.end = self._end = position
+        self._replayed.append(segment)
+        return True
+
+    def _is_corruption(self, i: int, position: int, header: FrameHeader | str) -> bool:
+        """Whether a bad frame lies below the border, after a look at all that lies behind it."""
+        if position < self._border:
+            return True
+        if isinstance(header, FrameHeader):
+            self._border = max(self._border, self._look_through(self._segments[i], header.end)[1])
+        for later in self._segments[i + 1 :]:
+            self._border = max(self._border, self._look_through(later, later.base)[1])
+        return position < self._border
+
+    def _cut(self, segment: Segment, frames: Frames, position: int, bad: str) -> None:
+        if not frames.is_blank_from(position):
+            log.warning(
+                "%s: the last write was cut off at position %d (%s); %d bytes that were never acked are "
+                "dropped",
+                segment.path,
+                position,
+                bad,
+                frames.end - position,
+            )
+        if position == segment.base:
+            self._drop([segment])
+            return
+        frames.truncate(position)
+        frames.sync()
+        segment.end = self._end = position
+        self._replayed.append(segment)
+
+    def _drop(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            for path in (segment.path, segment.index_path, segment.checkpoint_path):
+                with suppress(FileNotFoundError):
+                    self._files.unlink(path)
+            self._checkpoints.pop(segment.base, None)
+        self._files.fsync_dir(self._directory)
+
+    # --- frames --------------------------------------------------------------------------------
+
+    def _apply(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
+        state, kind = self._state, header.kind
+        if header.version > VERSION or kind not in KIND_NAMES:
+            raise StartError(
+                f"{segment.path}: the frame at position {header.position} has format version "
+                f"{header.version}, kind {kind}: it was written by a newer Kumquat"
+            )
+        segment.newest_store_time = max(segment.newest_store_time, header.store_time)
+        if header.position >= self._checkpoints[segment.base].synced_end:
+            self._remember(header)
+        if kind == MESSAGES:
+            self._apply_messages(segment, header, payload)
+        elif kind == SEGMENT_START:
+            next_id, cluster_id = parse_segment_start(payload)
+            state.start_segment(segment, header.base_sequence, next_id, cluster_id)
+        elif kind == SUBJECT_STATE:
+            state.restored(header.subject_id, header.base_sequence, parse_subject_state(payload))
+        elif kind == SUBJECT_CREATED:
+            state.created(header.subject_id, parse_subject_state(payload))
+        elif kind == PRODUCER_IDS:
+            state.producer_ceiling = max(state.producer_ceiling, header.base_sequence)
+        elif kind == PREAMBLE_END:
+            segment.preamble_complete = True
+        elif (subject := state.subjects.by_id.get(header.subject_id)) is not None:
+            if kind == SUBJECT_DELETED:
+                state.deleted(subject)
+            elif kind == EARLIEST_RAISED:
+                state.raised(subject, header.base_sequence)
+
+    def _apply_messages(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
+        subject = self._state.subjects.by_id.get(header.subject_id)
+        if subject is None:
+            self._report(
+                segment, header.position, f"messages of unknown subject {header.subject_id}"
+            )
+            return
+        if header.base_sequence < subject.next_sequence:
+            expected = f"expected sequence {subject.next_sequence}, found {header.base_sequence}"
+            self._report(segment, header.position, f"{subject.name!r}: {expected}")
+            return
+        head = read_head(payload)
+        self._state.messages(
+            subject,
+            header.position,
+            header.length,
+            header.base_sequence,
+            header.sequences,
+            head.max_timestamp,
+        )
+        if head.producer_id >= 0:
+            last = last_of(head.base_sequence, head.record_count)
+            batch = ProducerBatch(
+                head.base_sequence, last, header.base_sequence, header.store_time, 0
+            )
+            self._state.produced(subject, head.producer_id, head.producer_epoch, batch)
+
+    def _remember(self, header: FrameHeader) -> None:
+        """A row for the checkpoint, which had not come as far as this frame."""
+        self._rows += checkpoints.ROW.pack(
+            header.position,
+            header.base_sequence,
+            header.subject_id,
+            header.length,
+            header.sequences,
+            header.kind,
+        )
+
+    # --- damage --------------------------------------------------------------------------------
+
+    def _step_over(
+        self,
+        segment: Segment,
+        position: int,
+        header: FrameHeader | str,
+        bad: str,
+        frames: Frames,
+        following: int | None,
+    ) -> int:
+        """Report the damaged frame, lay it to its subject, and give the place of the next one."""
+        self._report(segment, position, bad)
+        if isinstance(header, FrameHeader):
+            frame = checkpoints.Row(
+                position,
+                header.base_sequence,
+                header.subject_id,
+                header.length,
+                header.sequences,
+                header.kind,
+            )
+        else:
+            row = self._checkpoints[segment.base].row_at(position)
+            if row is None or row.position != position:
+                return self._leap(segment, row, frames, following)
+            frame = row
+        self._damaged(segment, frame)
+        return position + HEADER_SIZE + frame.length
+
+    def _leap(
+        self,
+        segment: Segment,
+        row: checkpoints.Row | None,
+        frames: Frames,
+        following: int | None,
+    ) -> int:
+        """On to the next place where a frame is known to begin. What was between shows as jumps in the
+        sequences of its subjects."""
+        self._needs_state(segment, SEGMENT_START)
+        if row is not None:
+            return row.position
+        if following is not None:
+            return following
+        self._stuck = True
+        return frames.end
+
+    def _damaged(self, segment: Segment, frame: checkpoints.Row) -> None:
+        if frame.kind == SEGMENT_START and segment not in self._state.segments:
+            state = self._state
+            state.start_segment(segment, 0, 0, state.cluster_id)
+        if frame.kind == MESSAGES:
+            subject = self._state.subjects.by_id.get(frame.subject_id)
+            if subject is not None and frame.base_sequence >= subject.next_sequence:
+                self._state.messages(
+                    subject, frame.position, frame.length, frame.base_sequence, frame.sequences, -1
+                )
+        else:
+            self._needs_state(segment, frame.kind)
+
+    def _needs_state(self, segment: Segment, kind: int) -> None:
+        if not self._forgiving:
+            raise _PreambleDamaged(
+                f"{segment.path}: a frame of kind {KIND_NAMES.get(kind, kind)!r} cannot be read"
+            )
+
+    def _report(self, segment: Segment, position: int, bad: str) -> None:
+        log.error(
+            "%s: corruption at position %d (byte %d of the file): %s",
+            segment.path,
+            position,
+            position - segment.base,
+            bad,
+        )
+
+    def indexed(self, end: int) -> Segment:
+        """The one segment that was given, all of it synced long ago, with the entries to index."""
+        segment = self._segments[0]
+        self._border = end
+        self._checkpoint(segment)
+        self._segments.append(Segment(self._directory, end))
+        self._replay_segment(0)
+        segment.rows = {subject.id: subject.next_sequence for subject in self._state.subjects}
+        segment.unindexed = {s.id: s.entries for s in self._state.subjects if s.entries is not None}
+        return segment
+
+    # --- ready to write ------------------------------------------------------------------------
+
+    def finish(self, now_ms: Callable[[], int]) -> MessageLog:
+        for segment in self._replayed:
+            with Frames(self._files, segment) as frames:
+                frames.sync()
+        self._files.fsync_dir(self._directory)
+        for subject in self._state.subjects:
+            subject.next_sequence = max(subject.next_sequence, subject.earliest)
+            subject.high_watermark = subject.next_sequence
+        message_log = MessageLog(self._state, OpenFiles(self._files), self._options, now_ms)
+        if not self._state.segments:
+            message_log.begin(new_cluster_id())
+            return message_log
+        active = self._state.active
+        saved = self._checkpoints.get(active.base, checkpoints.NONE)
+        writer = CheckpointWriter(self._files, active.checkpoint_path, saved.size)
+        message_log.resume(self._end, writer, bytes(self._rows))
+        if self._stuck:
+            active.preamble_complete = True
+            message_log.roll()
+        return message_log
+
+
+def rebuild_index(files: Files, options: LogOptions, segment: Segment) -> None:
+    """Make the index file of a sealed segment anew from its frames."""
+    recovery = Recovery(files, options, segment.directory, [segment.base], forgiving=True)
+    write_index(files, recovery.indexed(segment.end))
+
+
+def new_cluster_id() -> str:
+    """In Kafka's form: a random UUID, URL-safe base64 without padding."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

@@ -1,0 +1,135 @@
+"""Segments of the message log, and the handles that are open on them.
+
+A sealed segment is read only. Handles are few whatever the number of segments or subjects: the least
+recently used one is closed when there are too many, but never while someone (a read in a thread, a
+sync, the active segment) has it pinned.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from core.logs.files import Files
+from core.logs.format import CHECKPOINT_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, segment_name
+
+
+class Segment:
+    """One file of the log: positions `base` to `end`."""
+
+    __slots__ = (
+        "base",
+        "directory",
+        "end",
+        "entries",
+        "newest_store_time",
+        "preamble_complete",
+        "rows",
+        "unindexed",
+    )
+
+    def __init__(self, directory: Path, base: int) -> None:
+        self.directory = directory
+        self.base = base
+        self.end = base
+        """Behind the last frame that was written."""
+        self.newest_store_time = 0
+        self.entries = 0
+        """How many batches it holds; counted while it is active."""
+        self.preamble_complete = False
+        self.unindexed: dict[int, array[int]] | None = {}
+        """Until the index file is written: subject id → entries. None: they are in the file."""
+        self.rows: dict[int, int] = {}
+        """Until then too: subject id → next sequence at the segment's end."""
+
+    def __repr__(self) -> str:
+        return f"<segment {self.base}..{self.end}>"
+
+    @property
+    def path(self) -> Path:
+        return self.directory / segment_name(self.base, LOG_SUFFIX)
+
+    @property
+    def index_path(self) -> Path:
+        return self.directory / segment_name(self.base, INDEX_SUFFIX)
+
+    @property
+    def checkpoint_path(self) -> Path:
+        return self.directory / segment_name(self.base, CHECKPOINT_SUFFIX)
+
+    @property
+    def size(self) -> int:
+        return self.end - self.base
+
+
+class _Handle:
+    __slots__ = ("fd", "pins")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.pins = 0
+
+
+class OpenFiles:
+    """Handles by path, least recently used first. Any thread may pin one."""
+
+    def __init__(self, files: Files, limit: int = 64) -> None:
+        self.files = files
+        self._limit = limit
+        self._handles: OrderedDict[Path, _Handle] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    @contextmanager
+    def pinned(self, path: Path) -> Iterator[int]:
+        fd = self.pin(path)
+        try:
+            yield fd
+        finally:
+            self.unpin(path)
+
+    def pin(self, path: Path, *, create: bool = False) -> int:
+        with self._lock:
+            handle = self._handles.get(path)
+            if handle is None:
+                handle = _Handle(self.files.open(path, exclusive=create))
+                self._handles[path] = handle
+            self._handles.move_to_end(path)
+            handle.pins += 1
+            self._trim()
+            return handle.fd
+
+    def unpin(self, path: Path) -> None:
+        with self._lock:
+            self._handles[path].pins -= 1
+            self._trim()
+
+    def forget(self, path: Path) -> None:
+        """The file is gone: close its handle, now or when the last user has let go."""
+        with self._lock:
+            handle = self._handles.get(path)
+            if handle is not None and not handle.pins:
+                self._close(path)
+
+    def close(self) -> None:
+        with self._lock:
+            for path in list(self._handles):
+                self._close(path)
+
+    def _trim(self) -> None:
+        if len(self._handles) <= self._limit:
+            return
+        for path, handle in list(self._handles.items()):
+            if not handle.pins:
+                self._close(path)
+            if len(self._handles) <= self._limit:
+                return
+
+    def _close(self, path: Path) -> None:
+        self.files.close(self._handles.pop(path).fd)
