@@ -1,8 +1,12 @@
 """A broker as a child process: started, waited for, measured, stopped.
 
-A subclass says how it is started; all else is the same for Kumquat and Apache Kafka. `start` returns
-when the broker answers Metadata, and may be called again on the same folder after `stop` (SIGTERM)
-or `kill` (SIGKILL). What the broker prints goes to a file beside its data, whose end is in the error when it dies.
+A subclass says how it is started; all else is the same for Kumquat and Apache Kafka. `start`
+returns when the broker answers Metadata, and may be called again on the same folder after `stop`
+(SIGTERM) or `kill` (SIGKILL). What the broker prints goes to a file beside its data; the end of
+it is in the error when the broker dies.
+
+The data lies under the repository and not in /tmp, which on many machines is memory, where a sync
+is free.
 """
 
 from __future__ import annotations
@@ -32,9 +36,7 @@ class BrokerProcess(ABC):
     name: str
 
     def __init__(self, folder: Path | None = None) -> None:
-        runs = (
-            CACHE / "runs"
-        )  # beside the code: on many machines /tmp is memory, where a sync is free
+        runs = CACHE / "runs"
         runs.mkdir(parents=True, exist_ok=True)
         self._temporary = folder is None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="broker-", dir=runs))

@@ -1,0 +1,1 @@
+"""Stories with stock Kafka clients, run against Kumquat and against Apache Kafka."""

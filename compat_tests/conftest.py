@@ -1,0 +1,125 @@
+"""Which broker the stories run against.
+
+    pytest compat_tests                      Kumquat, started for the run
+    pytest compat_tests --broker kafka       Apache Kafka 4.3.1, through the benchmark's launcher
+    pytest compat_tests --broker HOST:PORT   any broker that is already there
+
+Every story must hold on Apache Kafka: that is what shows the story right. Where Kumquat must answer
+otherwise, the test says why with `@pytest.mark.differs("why")`. Such a test either asks for the
+fixture `is_kafka` and knows both answers, or is skipped on Kafka.
+
+One broker serves all stories of a run, so each takes its own topics from the fixture `names`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compat_tests.wire import Wire, create_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RETENTION_CHECK_MS = "300"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broker",
+        default="kumquat",
+        metavar="kumquat|kafka|HOST:PORT",
+        help="the broker that the compatibility stories run against",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "differs(reason): Kumquat's right answer is not Kafka's; without the fixture `is_kafka` "
+        "the test is skipped on Kafka",
+    )
+
+
+@pytest.fixture(scope="session")
+def bootstrap(pytestconfig: pytest.Config) -> Iterator[str]:
+    chosen = pytestconfig.getoption("--broker")
+    with ExitStack() as stack:
+        if chosen == "kumquat":
+            from gateway.testing import broker
+
+            settings = {"log.retention.check.interval.ms": RETENTION_CHECK_MS}
+            yield stack.enter_context(broker(**settings)).bootstrap
+        elif chosen == "kafka":
+            from bench.kafka import Kafka
+
+            settings = {
+                "log.retention.check.interval.ms": RETENTION_CHECK_MS,
+                "log.initial.task.delay.ms": "0",
+            }
+            yield stack.enter_context(Kafka(settings=settings)).bootstrap
+        else:
+            yield chosen
+
+
+@pytest.fixture(scope="session")
+def is_kafka(bootstrap: str) -> bool:
+    """Asked of the broker itself, since HOST:PORT does not say: Kafka makes the partitions it
+    is told to, Kumquat always makes one."""
+    with Wire(bootstrap) as wire:
+        name = f"probe-{secrets.token_hex(4)}"
+        return bool(create_topic(wire, name, partitions=2).num_partitions == 2)
+
+
+@pytest.fixture(autouse=True)
+def _skip_what_differs(request: pytest.FixtureRequest) -> None:
+    mark = request.node.get_closest_marker("differs")
+    adapts = "is_kafka" in request.node.fixturenames
+    if mark and not adapts and request.getfixturevalue("is_kafka"):
+        pytest.skip(f"differs from Kafka: {mark.args[0]}")
+
+
+_run = secrets.token_hex(3)
+_count = itertools.count(1)
+
+
+@pytest.fixture
+def names(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Gives topic names that no other test, and no earlier run, has used."""
+    test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")[:60]
+    return lambda: f"{test}-{_run}-{next(_count)}"
+
+
+@pytest.fixture
+def name(names: Callable[[], str]) -> str:
+    """A name for a topic that does not exist yet."""
+    return names()
+
+
+@pytest.fixture
+def wire(bootstrap: str) -> Iterator[Wire]:
+    with Wire(bootstrap) as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A topic that is there, with one partition."""
+    return make_topic()
+
+
+@pytest.fixture
+def make_topic(wire: Wire, names: Callable[[], str]) -> Callable[..., str]:
+    """`make_topic(**{"retention.ms": "1000"})` makes a topic with these configs; gives its name."""
+
+    def make(**configs: str) -> str:
+        name = names()
+        create_topic(wire, name, configs=configs)
+        return name
+
+    return make

@@ -1,0 +1,27 @@
+"""What the stories of all clients share: sizes, times, and a wait for what Kafka does later."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEADLINE = 20.0
+"""Seconds that any one step of a story may take before it has failed."""
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+TOO_LARGE = 1_500_000
+"""Bytes; above the default max.message.bytes of 1,048,588."""
+LARGE = 900_000
+T0 = int(time.time() * 1000) - 60_000
+"""The first timestamp of a story, in ms. Of today: retention takes what is older than a week."""
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Asks again until it holds. Only for what no client call can wait for: Kafka applies a
+    controller's decision, and its retention, in the background."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE:.0f} s: {what}"
+        time.sleep(0.02)
