@@ -73,11 +73,6 @@ class Registry:
         """Opens the store at a SQLAlchemy URL or a path; raises StoreError when that cannot be."""
         return cls(Store.open(url))
 
-    @property
-    def cluster_id(self) -> str:
-        """Made once, with the database."""
-        return self._store.stored.cluster_id
-
     def configs(self, subject_id: int) -> Mapping[str, str]:
         return self._configs.get(subject_id, _NOTHING)
 
@@ -86,7 +81,7 @@ class Registry:
         stored = self._store.stored
         in_log = {subject.id: subject for subject in subjects}
         put_back = [
-            PutSubject(subject.id, bytes(subject.topic_id), subject.name)
+            PutSubject(subject.id, bytes(subject.topic_id), subject.name, self._kept(subject.id))
             for subject in in_log.values()
             if stored.subjects.get(subject.id) != (subject.topic_id, subject.name)
         ]
@@ -98,6 +93,7 @@ class Registry:
             self._store.replace(dropped, put_back)
         for id_ in dropped:
             self._configs.pop(id_, None)
+        self._configs.update({change.id: change.configs for change in put_back if change.configs})
         stored.subjects.clear()
         stored.configs.clear()
         for id_, configs in self._configs.items():
@@ -127,6 +123,7 @@ class Registry:
             async with self._turn:
                 if not pending.done:
                     await self._commit()
+                    assert pending.done
         finally:
             if pending in self._waiting:  # cancelled before its turn: it never happened
                 self._waiting.remove(pending)
@@ -157,6 +154,11 @@ class Registry:
             self._configs[change.id] = MappingProxyType(configs)
         else:
             self._configs.pop(change.id, None)
+
+    def _kept(self, subject_id: int) -> Mapping[str, str]:
+        """Configs of a subject that SQL lacks: set after its creation had failed in SQL."""
+        stored = self._store.stored
+        return {} if subject_id in stored.subjects else stored.configs.get(subject_id, {})
 
     def _tell(self, put_back: Sequence[PutSubject], dropped: Sequence[int]) -> list[str]:
         lines = []

@@ -1,13 +1,13 @@
 """The SQL side of the registry: tables, transactions, and what to do with a damaged file.
 
 Blocking; it is called before the event loop starts, or in a thread. SQLite by default (`meta.db`
-in the data folder), and only SQL that PostgreSQL runs too: whole-row deletes and inserts, no
-upsert, no pragma outside of `_prepare_sqlite`.
+in the data folder), and SQL that PostgreSQL runs too: deletes and inserts of whole rows, no upsert.
+What is SQLite's own says so in its name or asks for the dialect first.
 
 Tables
-- properties: `schema.version` and `cluster.id`. The version is the first thing looked at; a newer
-  one than ours is refused, since an older program must not guess. To change the schema: raise
-  SCHEMA_VERSION, and in `_load` bring the older one up to it in the same transaction.
+- properties: `schema.version`, the first thing looked at; a newer one than ours is refused, since
+  an older program must not guess. To change the schema: raise SCHEMA_VERSION, and in `_load`
+  bring the older one up to it in the same transaction.
 - subjects: id, topic id, name, as in the log (which is the truth about them).
 - subject_configs: the configs that were set explicitly, as text.
 
@@ -21,12 +21,10 @@ Rules
   StoreError: the log in the same folder could not be written either.
 """
 
-import base64
 import itertools
 import logging
 import sqlite3
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +39,7 @@ from meta.errors import StoreError
 
 logger = logging.getLogger(__name__)
 SCHEMA_VERSION = 1
+_VERSION = "schema.version"
 _DROPPED_AT_ONCE = 500  # SQLite may be built for no more than 999 values in a statement
 
 _metadata = sa.MetaData()
@@ -97,7 +96,6 @@ Change = PutSubject | DeleteSubject | AlterSubject
 class Stored:
     """All that SQL holds: read once, at start."""
 
-    cluster_id: str
     subjects: dict[int, tuple[bytes, str]]
     configs: dict[int, dict[str, str]]
 
@@ -116,7 +114,7 @@ class Store:
     @classmethod
     def open(cls, url: str | Path) -> "Store":
         """Opens or creates the database at a URL or a path; a damaged file is set aside."""
-        target = sa.make_url(f"sqlite:///{url}") if isinstance(url, Path) else sa.make_url(url)
+        target = _url_of(url)
         try:
             try:
                 return cls._open(target)
@@ -149,7 +147,7 @@ class Store:
         """Makes the changes durable, in order; gives for each None, or why it was not made."""
         try:
             self._transact(changes)
-        except sa.exc.SQLAlchemyError as error:
+        except Exception as error:  # whoever waits for a change must hear of it
             if len(changes) == 1:
                 return [StoreError(f"the meta store refused a change: {_reason(error)}")]
             return [self.apply([change])[0] for change in changes]
@@ -179,6 +177,12 @@ class Store:
                     _insert(connection, [c for c in some if isinstance(c, PutSubject)])
 
 
+def _url_of(place: str | Path) -> sa.URL:
+    if isinstance(place, Path):
+        return sa.URL.create("sqlite", database=str(place))
+    return sa.make_url(place)
+
+
 def _load(connection: sa.Connection) -> Stored:
     if not sa.inspect(connection).get_table_names():
         return _create(connection)
@@ -186,29 +190,25 @@ def _load(connection: sa.Connection) -> Stored:
         found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
         if found != "ok":
             raise _UnreadableError(str(found))
-    properties: dict[str, str] = dict(connection.execute(sa.select(_properties)).tuples().all())
-    version = properties.get("schema.version", "")
-    if not version.isdecimal() or "cluster.id" not in properties:
+    by_name = sa.select(_properties.c.value).where(_properties.c.name == _VERSION)
+    version: str | None = connection.execute(by_name).scalar_one_or_none()
+    if version is None or not version.isdecimal():
         raise _UnreadableError("it has no schema version")
     if int(version) > SCHEMA_VERSION:
         raise StoreError(
             f"the meta store has schema version {version}, and this Kumquat knows up to "
             f"{SCHEMA_VERSION}: start the newer Kumquat that wrote it"
         )
-    return _read(connection, properties["cluster.id"])
+    return _read(connection)
 
 
 def _create(connection: sa.Connection) -> Stored:
     _metadata.create_all(connection)
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-    rows = {"schema.version": str(SCHEMA_VERSION), "cluster.id": cluster_id}
-    connection.execute(
-        sa.insert(_properties), [{"name": name, "value": value} for name, value in rows.items()]
-    )
-    return Stored(cluster_id, {}, {})
+    connection.execute(sa.insert(_properties).values(name=_VERSION, value=str(SCHEMA_VERSION)))
+    return Stored({}, {})
 
 
-def _read(connection: sa.Connection, cluster_id: str) -> Stored:
+def _read(connection: sa.Connection) -> Stored:
     subjects = {
         id_: (bytes(topic_id), name)
         for id_, topic_id, name in connection.execute(sa.select(_subjects)).tuples()
@@ -216,7 +216,7 @@ def _read(connection: sa.Connection, cluster_id: str) -> Stored:
     configs: dict[int, dict[str, str]] = {}
     for id_, name, value in connection.execute(sa.select(_configs)).tuples():
         configs.setdefault(id_, {})[name] = value
-    return Stored(cluster_id, subjects, configs)
+    return Stored(subjects, configs)
 
 
 def _drop(connection: sa.Connection, ids: Sequence[int]) -> None:
