@@ -19,7 +19,7 @@ class Flusher:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[SyncJob | None] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._error: OSError | None = None
+        self._done: queue.SimpleQueue[tuple[SyncJob, OSError | None]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="kumquat-flusher", daemon=True)
         self._thread.start()
 
@@ -27,27 +27,29 @@ class Flusher:
         """Begin a round; `wait_done` tells when it is over."""
         self._jobs.put(job)
 
-    async def wait_done(self) -> OSError | None:
-        """The outcome of the round under way."""
+    async def wait_done(self) -> tuple[SyncJob, OSError | None]:
+        """The next round to be over, and its outcome."""
         while True:
             try:
                 os.eventfd_read(self._event)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._event)
             else:
-                return self._error
+                return self._done.get_nowait()
 
-    def close(self) -> None:
-        """Waits for the round under way."""
+    def close(self) -> list[tuple[SyncJob, OSError | None]]:
+        """Blocks until the round under way is over; gives the rounds that nobody has waited for."""
         self._jobs.put(None)
         self._thread.join()
         os.close(self._event)
+        return [self._done.get() for _ in range(self._done.qsize())]
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._error = None
+            outcome: OSError | None = None
             try:
                 job.run()
             except OSError as error:
-                self._error = error
+                outcome = error
+            self._done.put((job, outcome))
             os.eventfd_write(self._event, 1)

@@ -21,6 +21,7 @@ format.py. A segment is rolled only when its preamble is complete and synced.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import uuid
 from collections import deque
@@ -116,7 +117,6 @@ class MessageLog:
         self._directory_dirty = False
         self._preamble: list[Subject] | None = None
         self._preamble_at = 0
-        self._preamble_end = 0
         self._waiting: deque[tuple[int, Callback]] = deque()
 
     # --- opening -------------------------------------------------------------------------------
@@ -139,7 +139,6 @@ class MessageLog:
         self._reserved = active.size
         self._checkpoint = checkpoint
         self._rows += rows
-        self._preamble_end = end
         if not active.preamble_complete:
             self._preamble = [s for s in self.state.subjects if s.generation != self.generation]
 
@@ -367,7 +366,7 @@ class MessageLog:
 
     def _roll_if_ready(self) -> None:
         active = self.state.active
-        if not active.preamble_complete or self.synced_end < self._preamble_end:
+        if not active.preamble_complete or self.synced_end < active.preamble_end:
             return
         try:
             self.roll()
@@ -408,10 +407,40 @@ class MessageLog:
         self._fd, self._reserved = fd, size
         self._directory_dirty = True
         new.end = self.written_end = self._staged_end = new.base + size
-        new.newest_store_time = self.now_ms()
+        new.started = new.newest_store_time = self.now_ms()
         subjects = self.state.subjects
         self.state.start_segment(new, 0, subjects.next_id, self.state.cluster_id)
         self._preamble, self._preamble_at = list(subjects), 0
+
+    def roll_when_ready(self) -> None:
+        """Roll although the segment is not full, if its preamble allows."""
+        self.write_nowait()
+        self._roll_if_ready()
+
+    @property
+    def has_chores(self) -> bool:
+        """Whether there is a preamble or an index to be written."""
+        segments = self.state.segments
+        return self._preamble is not None or (
+            len(segments) > 1 and segments[-2].unindexed is not None
+        )
+
+    def unindexed_segments(self) -> list[Segment]:
+        """Sealed segments whose index file can be written now, or has to be made anew."""
+        segments = self.state.segments
+        return [
+            segment
+            for segment, following in itertools.pairwise(segments)
+            if following.preamble_complete
+            and following.preamble_end <= self.synced_end
+            and (segment.unindexed is not None or segment.newest_store_time < 0)
+        ]
+
+    def forget_segment(self, segment: Segment) -> None:
+        """The oldest segment is about to be deleted."""
+        assert segment is self.state.segments[0]
+        del self.state.segments[0]
+        self.open_files.forget(segment.path)
 
     def preamble_step(self, most: int = 200) -> bool:
         """Write some more of the preamble; False when there is nothing to do (any more)."""
@@ -429,9 +458,24 @@ class MessageLog:
         self._preamble_at += len(chunk)
         if last:
             self._preamble = None
-            self._preamble_end = self.written_end
+            self.state.active.preamble_end = self.written_end
             self.state.active.preamble_complete = True
         return not last
+
+    def close(self) -> None:
+        """Blocks: sync what is written, give back reserved room, close the files. No round of the
+        flusher may be under way."""
+        with suppress(OSError, StorageError):
+            if self.fenced is None:
+                self.write_nowait()
+                job = self.begin_sync()
+                if job is not None:
+                    job.run()
+                    self.finish_sync(job)
+                self.files.truncate(self._fd, self.state.active.size)
+        if self._checkpoint is not None:
+            self._checkpoint.close()
+        self.open_files.close()
 
     # --- syncing -------------------------------------------------------------------------------
 

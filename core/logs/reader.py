@@ -16,11 +16,11 @@ import logging
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from core.errors import CorruptMessage, OffsetOutOfRange, StorageError, WouldBlock
 from core.logs.format import HEADER_SIZE
-from core.logs.index import IndexDamaged, Indexes, Row
+from core.logs.index import IndexDamaged, Indexes, Row, Rows
 from core.logs.log import MessageLog
 from core.logs.recovery import rebuild_index
 from core.logs.segment import Segment
@@ -34,7 +34,7 @@ log = logging.getLogger("kumquat.log")
 _GAP = 1 << 16
 """Up to this many bytes of other subjects between two batches are read along with them."""
 
-Entries = array[int] | memoryview[int]
+Entries: TypeAlias = "array[int] | memoryview[int]"
 
 
 class Place(NamedTuple):
@@ -112,23 +112,23 @@ class Reader:
         segments = [s for s in self._log.state.segments if s.unindexed is None]
 
         def next_sequence(i: int) -> int:
-            row = self._row(segments[i], subject, nowait)
+            row = self.rows(segments[i], nowait=nowait).find(subject.id)
             return row.next_sequence if row is not None else 0
 
         i = bisect_right(range(len(segments)), sequence, key=next_sequence)
-        row = self._row(segments[i], subject, nowait) if i < len(segments) else None
+        row = self.rows(segments[i], nowait=nowait).find(subject.id) if i < len(segments) else None
         if row is None or not row.entries:
             raise self._lost(subject, sequence, "the segment that held it is gone or damaged")
         return self._entries(segments[i], row, nowait)
 
     # --- indexes -------------------------------------------------------------------------------
 
-    def _row(self, segment: Segment, subject: Subject, nowait: bool) -> Row | None:
+    def rows(self, segment: Segment, *, nowait: bool = False) -> Rows:
         try:
-            return self.indexes.rows(segment, nowait=nowait).find(subject.id)
+            return self.indexes.rows(segment, nowait=nowait)
         except IndexDamaged as damaged:
             self.rebuild(segment, damaged)
-            return self.indexes.rows(segment, nowait=nowait).find(subject.id)
+            return self.indexes.rows(segment, nowait=nowait)
 
     def _entries(self, segment: Segment, row: Row, nowait: bool) -> Entries:
         try:
@@ -265,7 +265,7 @@ class Reader:
                 if subject.id in unindexed:
                     yield unindexed[subject.id]
                 continue
-            row = self._row(segment, subject, nowait=False)
+            row = self.rows(segment).find(subject.id)
             if row is None or not row.entries or row.next_sequence <= subject.earliest:
                 continue
             if row.max_timestamp >= timestamp:

@@ -262,6 +262,7 @@ class Recovery:
         if kind == MESSAGES:
             self._apply_messages(segment, header, payload)
         elif kind == SEGMENT_START:
+            segment.started = header.store_time
             next_id, cluster_id = parse_segment_start(payload)
             state.start_segment(segment, header.base_sequence, next_id, cluster_id)
         elif kind == SUBJECT_STATE:
@@ -272,6 +273,7 @@ class Recovery:
             state.producer_ceiling = max(state.producer_ceiling, header.base_sequence)
         elif kind == PREAMBLE_END:
             segment.preamble_complete = True
+            segment.preamble_end = header.end
         elif (subject := state.subjects.by_id.get(header.subject_id)) is not None:
             if kind == SUBJECT_DELETED:
                 state.deleted(subject)

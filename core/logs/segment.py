@@ -28,7 +28,9 @@ class Segment:
         "entries",
         "newest_store_time",
         "preamble_complete",
+        "preamble_end",
         "rows",
+        "started",
         "unindexed",
     )
 
@@ -40,7 +42,11 @@ class Segment:
         self.newest_store_time = 0
         self.entries = 0
         """How many batches it holds; counted while it is active."""
+        self.started = 0
+        """When it was begun."""
         self.preamble_complete = False
+        self.preamble_end = base
+        """Behind its preamble, if that is complete."""
         self.unindexed: dict[int, array[int]] | None = {}
         """Until the index file is written: subject id → entries. None: they are in the file."""
         self.rows: dict[int, int] = {}

@@ -40,7 +40,7 @@ def body(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def count_of(data: bytes | bytearray | memoryview) -> int:
-    return read_head(data).count
+    return read_head(data).record_count
 
 
 def _record(offset_delta: int, value: bytes) -> bytes:

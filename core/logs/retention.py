@@ -1,0 +1,90 @@
+"""Deleting what is past its time.
+
+Two levels. Readers see a subject's own limits, exactly: its earliest sequence is raised past every batch
+whose highest timestamp is older than `retention.ms`, and past what exceeds `retention.bytes` (at least
+that much stays). The disk is freed by whole segments, oldest first: when all in it was stored longer ago
+than the broker's `log.retention.ms`, when no subject has anything readable in it, or when the log is
+larger than `log.total.bytes`. The last reason may delete what nobody has read, so it is loud.
+
+Before a segment goes, the earliest sequences of its subjects are raised past it and that is synced: a
+start after a crash in between finds a segment that is merely not needed. A segment that has aged without
+filling up is rolled, so that it can go as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from core.logs.log import MessageLog
+from core.logs.reader import Reader
+from core.logs.segment import Segment
+from core.logs.subject import Subject
+
+log = logging.getLogger("kumquat.retention")
+
+
+class Retention:
+    """Decisions about what may go. They read index files, so they block; none changes anything."""
+
+    def __init__(self, message_log: MessageLog, reader: Reader) -> None:
+        self._log = message_log
+        self._reader = reader
+
+    def due_subjects(self, subjects: list[Subject], now: int) -> list[tuple[Subject, int]]:
+        """Each subject whose earliest sequence is to be raised, and to where."""
+        due = []
+        for subject in subjects:
+            if subject.earliest < subject.high_watermark and not subject.deleted:
+                earliest = self._earliest_to_keep(subject, now)
+                if earliest > subject.earliest:
+                    due.append((subject, earliest))
+        return due
+
+    def _earliest_to_keep(self, subject: Subject, now: int) -> int:
+        config = subject.config
+        earliest = subject.earliest
+        if config.retention_ms >= 0:
+            earliest = self._reader.sequence_since(subject, now - config.retention_ms)
+        if config.retention_bytes >= 0:
+            by_size = self._reader.sequence_keeping(subject, config.retention_bytes)
+            earliest = max(earliest, min(by_size, subject.high_watermark))
+        return earliest
+
+    def due_segment(self, now: int) -> tuple[Segment, str] | None:
+        """The oldest segment, if it is to go, and why."""
+        options, segments = self._log.options, self._log.state.segments
+        if len(segments) < 2 or not self._is_spare(segments[0], segments[1]):
+            return None
+        oldest = segments[0]
+        if 0 <= options.retention_ms < now - oldest.newest_store_time:
+            return oldest, "older than log.retention.ms"
+        if 0 <= options.total_bytes < sum(segment.size for segment in segments):
+            return oldest, "the log is larger than log.total.bytes"
+        if not any(True for _ in self.readable_in(oldest)):
+            return oldest, "nothing in it is readable any more"
+        return None
+
+    def _is_spare(self, oldest: Segment, following: Segment) -> bool:
+        """Whether the log can be opened without it."""
+        return (
+            oldest.unindexed is None
+            and oldest.newest_store_time >= 0
+            and following.preamble_complete
+            and following.preamble_end <= self._log.synced_end
+        )
+
+    def readable_in(self, segment: Segment) -> Iterator[tuple[Subject, int]]:
+        """Each subject that has readable messages in a sealed segment, and where they end there."""
+        by_id = self._log.state.subjects.by_id
+        rows = self._reader.rows(segment)
+        for i in range(len(rows)):
+            row = rows.at(i)
+            subject = by_id.get(row.subject_id)
+            if subject is not None and row.entries and subject.earliest < row.next_sequence:
+                yield subject, row.next_sequence
+
+    def should_roll(self, now: int) -> bool:
+        """Whether the active segment has aged without filling up."""
+        active, limit = self._log.state.active, self._log.options.retention_ms
+        return 0 <= limit < now - active.started and active.entries > 0

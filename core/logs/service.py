@@ -1,0 +1,345 @@
+"""The message log in a running broker: a thin Trio shell around MessageLog, Reader and Retention.
+
+It decides nothing about the log. It kicks the flusher whenever there is something unsynced and none is
+under way, wakes those who wait, runs what blocks in threads, and does the chores: preambles, index
+files, retention. A sync is started straight from the write that needs it; no task has to wake for that.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from core.errors import KumquatError, StartError, StorageError, WouldBlock
+from core.logs.files import Files, RealFiles
+from core.logs.flusher import Flusher
+from core.logs.folder import Folder
+from core.logs.index import IndexDamaged, load_head, write_index
+from core.logs.log import Appended, Callback, MessageLog
+from core.logs.options import LogOptions
+from core.logs.reader import Reader
+from core.logs.recovery import open_log
+from core.logs.retention import Retention
+from core.logs.segment import Segment
+from core.logs.subject import Subject, Subjects
+from core.logs.tail import Batch
+
+log = logging.getLogger("kumquat.log")
+
+PRODUCER_IDS = 1_000
+_RETRY_SECONDS = 5.0
+_CHUNK = 500
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    subjects: int
+    segments: int
+    bytes_stored: int
+    bytes_unsynced: int
+    tail_bytes: int
+    open_files: int
+    syncs: int
+    corrupt_reads: int
+    fenced: bool
+
+
+class MessageService:
+    def __init__(self, folder: Folder, message_log: MessageLog) -> None:
+        self.log = message_log
+        self.subjects: Subjects = message_log.state.subjects
+        self.directory: Path = message_log.options.directory
+        self.append_nowait: Callable[[Subject, memoryview], Appended] = message_log.append_nowait
+        self._folder = folder
+        self._reader = Reader(message_log)
+        self._retention = Retention(message_log, self._reader)
+        self._flusher = Flusher()
+        self._syncs = 0
+        self._unblocked = trio.Event()
+        self._chores = trio.Event()
+        self._next_producer_id = self._producer_ceiling = message_log.state.producer_ceiling
+        self._producer_lock = trio.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        options: LogOptions,
+        files: Files | None = None,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> MessageService:
+        """Blocks: takes the folder's lock and recovers the log. StartError says why it cannot."""
+        files = files or RealFiles()
+        folder = Folder(options.directory, files)
+        try:
+            return cls(folder, open_log(files, options, now_ms))
+        except OSError as error:
+            folder.close()
+            raise StartError(f"the log in {options.directory} cannot be opened: {error}") from error
+        except BaseException:
+            folder.close()
+            raise
+
+    @property
+    def cluster_id(self) -> str:
+        return self.log.state.cluster_id
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(segment.size for segment in self.log.state.segments)
+
+    # --- running -------------------------------------------------------------------------------
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; then sync what is written and close the log."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._finish_syncs)
+                nursery.start_soon(self._do_chores)
+                nursery.start_soon(self._apply_retention)
+                self._kick()
+                task_status.started()
+        finally:
+            with trio.CancelScope(shield=True):
+                for job, error in await trio.to_thread.run_sync(self._flusher.close):
+                    self.log.finish_sync(job, error)
+                self.log.close()
+                self._folder.close()
+
+    def _kick(self) -> None:
+        """Begin a sync, if there is something to sync and none is under way."""
+        job = self.log.begin_sync()
+        if job is not None:
+            self._flusher.start_nowait(job)
+
+    async def _finish_syncs(self) -> None:
+        message_log = self.log
+        limit = message_log.options.unsynced_max_bytes
+        while True:
+            job, error = await self._flusher.wait_done()
+            self._syncs += 1
+            message_log.finish_sync(job, error)
+            self._kick()
+            if message_log.unsynced_bytes <= limit or message_log.fenced is not None:
+                self._unblocked.set()
+                self._unblocked = trio.Event()
+            if message_log.has_chores:
+                self._chores.set()
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def write_nowait(self) -> None:
+        """Write all that is staged and begin to sync it. StorageError: none of it happened."""
+        self.log.write_nowait()
+        self._kick()
+
+    @property
+    def produce_blocked(self) -> bool:
+        message_log = self.log
+        return (
+            message_log.unsynced_bytes > message_log.options.unsynced_max_bytes
+            and message_log.fenced is None
+        )
+
+    async def wait_produce_unblocked(self) -> None:
+        while self.produce_blocked:
+            await self._unblocked.wait()
+
+    def call_when_synced(self, position: int, callback: Callback) -> None:
+        self.log.call_when_synced(position, callback)
+
+    async def wait_synced(self, position: int | None = None) -> None:
+        """Until all below `position` is on disk; None: all that is staged now."""
+        self.write_nowait()
+        done = trio.Event()
+        outcome: list[KumquatError | None] = []
+
+        def finished(error: KumquatError | None) -> None:
+            outcome.append(error)
+            done.set()
+
+        self.log.call_when_synced(self.log.written_end if position is None else position, finished)
+        await done.wait()
+        if outcome[0] is not None:
+            raise outcome[0]
+
+    def create_subject_nowait(self, name: str) -> Subject:
+        subject = self.log.create_subject_nowait(name)
+        self._kick()
+        return subject
+
+    def delete_subject_nowait(self, subject: Subject) -> None:
+        self.log.delete_subject_nowait(subject)
+        self._kick()
+
+    def raise_earliest_nowait(self, subject: Subject, sequence: int) -> None:
+        self.log.raise_earliest_nowait(subject, sequence)
+        self._kick()
+
+    async def new_producer_id(self) -> int:
+        """An id that was never given before, whatever crashes: its block is synced first."""
+        async with self._producer_lock:
+            if self._next_producer_id == self._producer_ceiling:
+                ceiling = self._producer_ceiling + PRODUCER_IDS
+                self.log.raise_producer_ceiling_nowait(ceiling)
+                await self.wait_synced()
+                self._producer_ceiling = ceiling
+            self._next_producer_id += 1
+            return self._next_producer_id - 1
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read_nowait(
+        self, subject: Subject, sequence: int, max_bytes: int, at_least_one: bool
+    ) -> list[Batch]:
+        return self._reader.read(subject, sequence, max_bytes, at_least_one, nowait=True)
+
+    async def read(
+        self, subject: Subject, sequence: int, max_bytes: int, at_least_one: bool
+    ) -> list[Batch]:
+        try:
+            return self._reader.read(subject, sequence, max_bytes, at_least_one, nowait=True)
+        except WouldBlock:
+            read = partial(self._reader.read, subject, sequence, max_bytes, at_least_one)
+            return await trio.to_thread.run_sync(partial(read, nowait=False))
+
+    async def wait_for_data(self, subjects: Sequence[Subject], deadline: float) -> None:
+        """Until the high watermark of one of them moves (or one is deleted), or the deadline."""
+        event = trio.Event()
+        for subject in subjects:
+            if subject.waiters is None:
+                subject.waiters = set()
+            subject.waiters.add(event.set)
+        try:
+            with trio.move_on_at(deadline):
+                await event.wait()
+        finally:
+            for subject in subjects:
+                if subject.waiters is not None:
+                    subject.waiters.discard(event.set)
+
+    async def offset_for_timestamp(
+        self, subject: Subject, timestamp: int
+    ) -> tuple[int, int] | None:
+        """Timestamp and sequence of the first message that is not older."""
+        return await trio.to_thread.run_sync(self._reader.offset_for_timestamp, subject, timestamp)
+
+    async def max_timestamp(self, subject: Subject) -> tuple[int, int] | None:
+        return await trio.to_thread.run_sync(self._reader.max_timestamp, subject)
+
+    async def subject_bytes(self, subjects: Sequence[Subject]) -> list[int]:
+        """The size of what readers can still see of each subject."""
+        sizes = self._reader.retained_bytes
+        return await trio.to_thread.run_sync(lambda: [sizes(subject) for subject in subjects])
+
+    # --- chores --------------------------------------------------------------------------------
+
+    async def _do_chores(self) -> None:
+        """Preambles of new segments, then index files of sealed ones."""
+        while True:
+            try:
+                while self.log.preamble_step():
+                    self._kick()
+                    await trio.lowlevel.checkpoint()
+                self._kick()
+                for segment in self.log.unindexed_segments():
+                    await self._index(segment)
+            except (OSError, StorageError) as error:
+                log.error("housekeeping of the log failed, trying again soon: %s", error)
+                await trio.sleep(_RETRY_SECONDS)
+                continue
+            await self._chores.wait()
+            self._chores = trio.Event()
+
+    async def _index(self, segment: Segment) -> None:
+        files = self.log.files
+        if segment.unindexed is None:
+            damaged = IndexDamaged("missing or damaged when the log was opened")
+            await trio.to_thread.run_sync(self._reader.rebuild, segment, damaged)
+            head = await trio.to_thread.run_sync(load_head, files, segment)
+            segment.newest_store_time = head.newest_store_time
+            return
+        await trio.to_thread.run_sync(write_index, files, segment)
+        segment.unindexed = None
+        segment.rows = {}
+        with suppress(FileNotFoundError):
+            files.unlink(segment.checkpoint_path)
+
+    async def _apply_retention(self) -> None:
+        while True:
+            await trio.sleep(self.log.options.retention_check_interval_ms / 1000)
+            try:
+                await self.apply_retention()
+            except (OSError, StorageError) as error:
+                log.error("retention failed, trying again at the next check: %s", error)
+
+    async def apply_retention(self) -> None:
+        """One round, now."""
+        message_log, now = self.log, self.log.now_ms()
+        subjects = list(self.subjects)
+        for i in range(0, len(subjects), _CHUNK):
+            chunk = subjects[i : i + _CHUNK]
+            due = await trio.to_thread.run_sync(self._retention.due_subjects, chunk, now)
+            self._raise(due)
+        if self._retention.should_roll(now):
+            message_log.roll_when_ready()
+            self._chores.set()
+        while (
+            due_segment := await trio.to_thread.run_sync(self._retention.due_segment, now)
+        ) is not None:
+            await self._delete(*due_segment)
+
+    def _raise(self, due: list[tuple[Subject, int]]) -> None:
+        for subject, earliest in due:
+            if not subject.deleted and subject.earliest < earliest <= subject.high_watermark:
+                self.log.raise_earliest_nowait(subject, earliest)
+        self._kick()
+
+    async def _delete(self, segment: Segment, why: str) -> None:
+        readable = await trio.to_thread.run_sync(lambda: list(self._retention.readable_in(segment)))
+        for i in range(0, len(readable), _CHUNK):
+            self._raise(readable[i : i + _CHUNK])
+            await trio.lowlevel.checkpoint()
+        await self.wait_synced()
+        level = logging.WARNING if readable else logging.INFO
+        log.log(
+            level,
+            "deleting %s: %s; %d subjects had messages in it",
+            segment.path,
+            why,
+            len(readable),
+        )
+        self.log.forget_segment(segment)
+        self._reader.indexes.forget(segment)
+        await trio.to_thread.run_sync(self._unlink, segment)
+
+    def _unlink(self, segment: Segment) -> None:
+        for path in (segment.path, segment.index_path, segment.checkpoint_path):
+            with suppress(FileNotFoundError):
+                self.log.files.unlink(path)
+
+    # --- numbers -------------------------------------------------------------------------------
+
+    def statistics(self) -> LogStatistics:
+        message_log = self.log
+        return LogStatistics(
+            subjects=len(self.subjects),
+            segments=len(message_log.state.segments),
+            bytes_stored=self.total_bytes,
+            bytes_unsynced=message_log.unsynced_bytes,
+            tail_bytes=message_log.tail.bytes_held,
+            open_files=len(message_log.open_files),
+            syncs=self._syncs,
+            corrupt_reads=self._reader.corrupt_reads,
+            fenced=message_log.fenced is not None,
+        )
