@@ -6,7 +6,8 @@ call raises `PowerCut`, which is no `Exception`, so nothing handles it by accide
 - `after_power_cut(rng)` is a new disk with what was synced and any subset of what was not (see
   `disk.py`); call it with many seeds on one cut;
 - `after_kill()` is a new disk with all that was written: the page cache outlives the process.
-Both leave the disk at hand as it was, unusable where it was cut.
+Both leave the disk at hand as it was: so a test may also run its scenario once, and in `before_step` look
+at what a cut right there would leave.
 
 Faults: `fail(Fault(...))` makes chosen calls raise, a `pwritev` after a prefix; `capacity` bounds
 the pages of all files, and then writes stop short and `reserve` gives a part, as on a full disk. A
@@ -100,6 +101,7 @@ class FakeFiles:
         self.capacity: int | None = None
         self.cold = False
         self.during_sync: Callable[[Path], None] | None = None
+        self.before_step: Callable[[], None] | None = None
         self.steps = 0
         self.journal: list[str] = []
         self._root = root or self._made(directory)
@@ -294,6 +296,8 @@ class FakeFiles:
     ) -> Fault | None:
         """Numbers the step. A fault that strikes is raised, or if `soft` left to the caller."""
         self._check_power()
+        if self.before_step:
+            self.before_step()
         self.steps += 1
         self.journal.append(f"{self.steps} {operation} {path.name} {detail}".rstrip())
         if self._cut and (self.steps > self._cut[0] or self._cut == (self.steps, "before")):

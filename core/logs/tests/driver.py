@@ -1,0 +1,177 @@
+"""Drives a synchronous message log over the fake disk, and keeps book of what it promised.
+
+It stands where the service stands: it stages, writes, syncs in rounds, completes preambles, seals, retires old segments,
+is killed and starts again, always on the same disk and with one list of promises. Time is a counter.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from core.errors import KumquatError
+from core.logs.log import Appended
+from core.logs.options import LogOptions
+from core.logs.reader import Reader
+from core.logs.recovery import open_log
+from core.logs.subject import Subject
+from core.logs.sync import SyncJob
+from core.logs.tests.batches import batch, body
+from core.logs.tests.power import FakeFiles
+from core.logs.tests.promises import Promises, Told
+
+DATA = Path("/data")
+OPTIONS = LogOptions(
+    directory=DATA, segment_bytes=6000, reserve_bytes=4096, tail_bytes=2000, index_max_entries=20
+)
+
+
+class Driver:
+    def __init__(
+        self,
+        files: FakeFiles | None = None,
+        promises: Promises | None = None,
+        **options: int,
+    ) -> None:
+        self.files = files or FakeFiles(DATA)
+        self.promises = promises or Promises()
+        self.options = replace(OPTIONS, **options)  # type: ignore[arg-type]
+        self.now = 1_700_000_000_000
+        self.errors: list[str] = []
+        self._counter = 0
+        self.start()
+
+    def start(self) -> None:
+        """Open the log as a new process does; what it says at level ERROR is kept in `errors`."""
+        with errors_told() as self.errors:
+            self.log = open_log(self.files, self.options, self.clock)
+        self.reader = Reader(self.log)
+
+    def clock(self) -> int:
+        self.now += 1
+        return self.now
+
+    def subject(self, name: str) -> Subject:
+        return self.log.state.subjects.by_name[name]
+
+    def told(self, name: str) -> Told:
+        return self.promises.subjects[self.subject(name).topic_id]
+
+    # --- subjects and ids ----------------------------------------------------------------------
+
+    def create(self, name: str) -> Subject:
+        subject = self.log.create_subject_nowait(name)
+        told = Told(subject.id, subject.topic_id, name)
+        self.promises.subjects[subject.topic_id] = told
+        self.when_synced(lambda: setattr(told, "created", True))
+        return subject
+
+    def delete(self, name: str) -> None:
+        told = self.told(name)
+        told.delete_tried = True
+        self.log.delete_subject_nowait(self.subject(name))
+        self.when_synced(lambda: setattr(told, "deleted", True))
+
+    def raise_earliest(self, name: str, sequence: int) -> None:
+        told = self.told(name)
+        told.earliest_tried = max(told.earliest_tried, sequence)
+        self.log.raise_earliest_nowait(self.subject(name), sequence)
+        self.when_synced(lambda: setattr(told, "earliest", max(told.earliest, sequence)))
+
+    def take_producer_ids(self) -> int:
+        """A block of ids. They are given out, to be remembered for good, when it is synced."""
+        first = self.log.state.producer_ceiling
+        self.log.raise_producer_ceiling_nowait(first + 1000)
+        self.when_synced(lambda: setattr(self.promises, "producer_ceiling", first + 1000))
+        return first
+
+    def when_synced(self, promise: object, position: int | None = None) -> None:
+        def synced(error: KumquatError | None) -> None:
+            if error is None:
+                assert callable(promise)
+                promise()
+
+        self.log.call_when_synced(self.log.written_end if position is None else position, synced)
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def stage(
+        self, name: str, *sizes: int, producer: tuple[int, int, int] = (-1, -1, -1)
+    ) -> Appended:
+        """A batch of records of these sizes, no two alike."""
+        self._counter += 1
+        filler = b"%d " % self._counter
+        values = [(filler * (size // len(filler) + 1))[:size] for size in sizes]
+        producer_id, epoch, first = producer
+        made = batch(*values, producer_id=producer_id, epoch=epoch, first=first, timestamp=self.now)
+        return self.stage_batch(name, made)
+
+    def stage_batch(self, name: str, data: bytearray) -> Appended:
+        told, content = self.told(name), body(data)
+        appended = self.log.append_nowait(self.subject(name), memoryview(data))
+        base = appended.base_sequence
+        told.tried.setdefault(base, set()).add(content)
+        self.when_synced(lambda: told.acked.__setitem__(base, content), appended.end)
+        return appended
+
+    def append(
+        self, name: str, *sizes: int, producer: tuple[int, int, int] = (-1, -1, -1)
+    ) -> Appended:
+        appended = self.stage(name, *sizes, producer=producer)
+        self.log.write_nowait()
+        return appended
+
+    # --- rounds --------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        job = self.log.begin_sync()
+        if job is not None:
+            self.run_job(job)
+
+    def run_job(self, job: SyncJob) -> None:
+        try:
+            job.run()
+        except OSError as error:
+            self.log.finish_sync(job, error)
+        else:
+            self.log.finish_sync(job)
+        self.look()
+
+    def look(self) -> None:
+        """A reader sees the high watermarks."""
+        for subject in self.log.state.subjects:
+            told = self.promises.subjects[subject.topic_id]
+            told.seen = max(told.seen, subject.high_watermark)
+
+    def preamble(self, most: int = 1) -> bool:
+        return self.log.preamble_step(most)
+
+    def settle(self) -> None:
+        """Complete the preamble, and sync all."""
+        while self.preamble(100):
+            pass
+        self.log.write_nowait()
+        while self.log.unsynced_bytes and self.log.fenced is None:
+            self.sync()
+
+    def check(self) -> None:
+        self.promises.check(self.log, self.reader)
+
+
+@contextmanager
+def errors_told() -> Iterator[list[str]]:
+    """What the log says at level ERROR or above."""
+    told: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+
+    ear = Ear(logging.ERROR)
+    logger = logging.getLogger("kumquat.log")
+    logger.addHandler(ear)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(ear)
