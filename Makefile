@@ -1,0 +1,62 @@
+# Everything sets up what it needs: a machine with Python 3.11+ and Java 17 is enough.
+#
+#   make run     the broker on 127.0.0.1:9092, its data in ./data
+#   make test    everything that has to pass
+#   make check   lint, format, types, import directions
+#   make bench   Kumquat beside Apache Kafka, into bench/RESULTS.md
+#   make lock    resolve the dependencies anew
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+UV_VERSION := 0.13.7
+
+.PHONY: run test check format bench compat-kafka lock clean
+.DEFAULT_GOAL := test
+
+# The broker needs five packages; the tests need clients and Spark too. One environment, two stamps.
+$(UV):
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(VENV)/.run: $(UV) locks/run.txt pyproject.toml
+	$(UV) pip install --quiet --python $(VENV) --require-hashes -r locks/run.txt
+	$(UV) pip install --quiet --python $(VENV) --no-deps --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run locks/dev.txt
+	$(UV) pip install --quiet --python $(VENV) --require-hashes -r locks/dev.txt
+	touch $@
+
+run: $(VENV)/.run
+	$(BIN)/kumquat serve --listeners PLAINTEXT://127.0.0.1:9092 --log-dirs ./data --hints
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m bench
+
+# The same stories on Apache Kafka: a test is right when it passes there too.
+compat-kafka: $(VENV)/.dev
+	$(BIN)/python -m pytest compat_tests --broker kafka
+
+lock: $(UV)
+	$(UV) pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-header \
+	    --python-version 3.11 --quiet -o locks/run.txt
+	$(UV) pip compile pyproject.toml --group dev -c locks/run.txt --universal --generate-hashes \
+	    --no-emit-index-url --no-header --python-version 3.11 --quiet -o locks/dev.txt
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
