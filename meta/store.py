@@ -63,7 +63,16 @@ _configs = sa.Table(
     sa.Column("name", sa.String(255), primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
-_DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_NOT_THE_FILE = {  # errors of SQLite that say nothing against the file
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +143,10 @@ class Store:
         try:
             with engine.begin() as connection:
                 return cls(engine, _load(connection))
-        except sa.exc.DatabaseError as error:
+        except BaseException as error:
             engine.dispose()
-            if getattr(error.orig, "sqlite_errorcode", None) in _DAMAGED:
+            if engine.dialect.name == "sqlite" and _is_damage(error):
                 raise _UnreadableError(_reason(error)) from error
-            raise
-        except BaseException:
-            engine.dispose()
             raise
 
     def apply(self, changes: Sequence[Change]) -> list[StoreError | None]:
@@ -211,10 +217,10 @@ def _create(connection: sa.Connection) -> Stored:
 def _read(connection: sa.Connection) -> Stored:
     subjects = {
         id_: (bytes(topic_id), name)
-        for id_, topic_id, name in connection.execute(sa.select(_subjects)).tuples()
+        for id_, topic_id, name in connection.execute(sa.select(_subjects))
     }
     configs: dict[int, dict[str, str]] = {}
-    for id_, name, value in connection.execute(sa.select(_configs)).tuples():
+    for id_, name, value in connection.execute(sa.select(_configs)):
         configs.setdefault(id_, {})[name] = value
     return Stored(subjects, configs)
 
@@ -259,6 +265,13 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _is_damage(error: BaseException) -> bool:
+    if isinstance(error, sa.exc.DBAPIError):
+        code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        return code & 0xFF not in _NOT_THE_FILE
+    return isinstance(error, ValueError | TypeError)  # bytes that are no text, or no value at all
 
 
 def _set_aside(url: sa.URL, damage: _UnreadableError) -> None:

@@ -1,0 +1,322 @@
+"""Memory and SQL that disagree; changes lost, doubled or half made; a log that knows better."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+import trio
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from trio.testing import wait_all_tasks_blocked
+
+from meta.definitions import SubjectDefaults
+from meta.errors import StoreError
+from meta.registry import Registry
+
+DEFAULTS = SubjectDefaults()
+
+
+@dataclass(frozen=True)
+class InLog:
+    id: int
+    topic_id: bytes
+    name: str
+
+
+def in_log(number: int, name: str = "") -> InLog:
+    return InLog(number, number.to_bytes(16, "big"), name or f"subject-{number}")
+
+
+async def put(registry: Registry, subject: InLog, **configs: str) -> None:
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    await registry.put_subject(subject.id, subject.topic_id, subject.name, named)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "meta.db"
+
+
+def transactions(registry: Registry) -> list[int]:
+    """Grows by one with each commit from now on."""
+    seen: list[int] = []
+    sa.event.listen(registry._store._engine, "commit", lambda _connection: seen.append(1))
+    return seen
+
+
+def test_what_is_answered_is_in_sql(path: Path) -> None:
+    registry = Registry.open(path)
+
+    async def main() -> None:
+        await put(registry, in_log(1), retention_ms="5", segment_ms="9")
+        await put(registry, in_log(2))
+        await registry.alter_subject(1, {"retention.ms": None, "max.message.bytes": "7"})
+        await registry.alter_subject(2, {"segment.ms": "1"})
+        await registry.delete_subject(2)
+
+    trio.run(main)
+    answered = dict(registry.configs(1))
+    assert answered == {"segment.ms": "9", "max.message.bytes": "7"}
+    assert registry.configs(2) == {}
+    registry.close()
+    again = Registry.open(path)
+    assert again.reconcile([in_log(1)], DEFAULTS) == []
+    assert again.configs(1) == answered
+    again.close()
+
+
+def test_an_answer_cannot_be_changed_behind_the_registrys_back(path: Path) -> None:
+    registry = Registry.open(path)
+    given = {"segment.ms": "1"}
+    trio.run(registry.put_subject, 1, bytes(16), "a", given)
+    given["segment.ms"] = "2"
+    before = registry.configs(1)
+    trio.run(registry.alter_subject, 1, {"segment.ms": "3"})
+    assert before == {"segment.ms": "1"}
+    with pytest.raises(TypeError):
+        before["x"] = "y"  # type: ignore[index]
+    registry.close()
+
+
+def test_changes_that_come_together_share_a_transaction(path: Path) -> None:
+    registry = Registry.open(path)
+    commits = transactions(registry)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(500):
+                nursery.start_soon(put, registry, in_log(number))
+
+    trio.run(main)
+    assert len(commits) <= 3
+    registry.close()
+    again = Registry.open(path)
+    assert again.reconcile([in_log(number) for number in range(500)], DEFAULTS) == []
+    again.close()
+
+
+def test_changes_keep_their_order_within_a_transaction(path: Path) -> None:
+    registry = Registry.open(path)
+    commits = transactions(registry)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery, registry._turn:
+            for value in ("1", "2", "3"):
+                nursery.start_soon(registry.alter_subject, 1, {"segment.ms": value})
+                await wait_all_tasks_blocked()
+
+    trio.run(main)
+    assert registry.configs(1) == {"segment.ms": "3"}
+    assert len(commits) == 1
+    registry.close()
+    again = Registry.open(path)
+    assert again.configs(1) == {"segment.ms": "3"}
+    again.close()
+
+
+def test_a_change_cancelled_before_its_turn_never_happened(path: Path) -> None:
+    registry = Registry.open(path)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery, registry._turn:
+            nursery.start_soon(put, registry, in_log(1))
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert registry._waiting == []
+    registry.close()
+    again = Registry.open(path)
+    assert again.reconcile([], DEFAULTS) == []
+    again.close()
+
+
+def test_a_change_cancelled_in_its_transaction_happened_in_sql_and_memory(path: Path) -> None:
+    registry = Registry.open(path)
+
+    async def main() -> None:
+        with trio.CancelScope() as scope:
+            sa.event.listen(
+                registry._store._engine,
+                "commit",
+                lambda _connection: trio.from_thread.run_sync(scope.cancel),
+            )
+            await put(registry, in_log(1), segment_ms="1")
+
+    trio.run(main)
+    assert registry.configs(1) == {"segment.ms": "1"}
+    registry.close()
+
+
+def test_when_sql_fails_memory_does_not_change(path: Path) -> None:
+    registry = Registry.open(path)
+    trio.run(registry.put_subject, 1, bytes(16), "a", {"segment.ms": "1"})
+    with registry._store._engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE subject_configs")
+    with pytest.raises(StoreError) as failed:
+        trio.run(registry.alter_subject, 1, {"segment.ms": "2"})
+    assert failed.value.error_code == 56
+    assert registry.configs(1) == {"segment.ms": "1"}
+    registry.close()
+
+
+def test_a_failure_is_told_to_the_one_who_asked_and_no_other(path: Path) -> None:
+    registry = Registry.open(path)
+    outcomes: dict[int, str] = {}
+
+    async def one(number: int) -> None:
+        try:
+            await put(registry, InLog(number, bytes(16), "x"))
+            outcomes[number] = "done"
+        except StoreError:
+            outcomes[number] = "failed"
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery, registry._turn:
+            for number in (1, 2**70, 3):
+                nursery.start_soon(one, number)
+            await wait_all_tasks_blocked()
+
+    trio.run(main)
+    assert outcomes == {1: "done", 2**70: "failed", 3: "done"}
+    registry.close()
+
+
+def test_a_subject_of_the_log_that_sql_lost_is_put_back_loudly(path: Path) -> None:
+    registry = Registry.open(path)
+    (line,) = registry.reconcile([in_log(1), in_log(2)], DEFAULTS)
+    assert line == (
+        "the log has 2 subjects (subject-1, subject-2) that the meta store lacked: "
+        "put back, with default configs"
+    )
+    registry.close()
+    again = Registry.open(path)
+    assert again.reconcile([in_log(1), in_log(2)], DEFAULTS) == []
+    again.close()
+
+
+def test_a_subject_that_the_log_lacks_is_dropped_with_its_configs(path: Path) -> None:
+    registry = Registry.open(path)
+    trio.run(registry.put_subject, 1, in_log(1).topic_id, "gone", {"segment.ms": "1"})
+    registry.close()
+    again = Registry.open(path)
+    assert again.reconcile([], DEFAULTS) == [
+        "the meta store had 1 subject (gone) that the log lacks: dropped"
+    ]
+    assert again.configs(1) == {}
+    again.close()
+
+
+def test_configs_of_another_folders_subject_are_not_taken_over(path: Path) -> None:
+    registry = Registry.open(path)
+    trio.run(registry.put_subject, 1, b"another topic id", "subject-1", {"segment.ms": "1"})
+    registry.close()
+    again = Registry.open(path)
+    (line,) = again.reconcile([in_log(1)], DEFAULTS)
+    assert "another name or topic id" in line
+    assert again.configs(1) == {}
+    again.close()
+
+
+def test_configs_set_after_a_creation_that_sql_missed_are_kept(path: Path) -> None:
+    registry = Registry.open(path)
+    trio.run(registry.alter_subject, 1, {"segment.ms": "1"})
+    registry.close()
+    for _ in range(2):
+        again = Registry.open(path)
+        again.reconcile([in_log(1)], DEFAULTS)
+        assert again.configs(1) == {"segment.ms": "1"}
+        again.close()
+
+
+def test_a_stored_value_beyond_the_brokers_new_limit_is_told_of(path: Path) -> None:
+    registry = Registry.open(path)
+    trio.run(registry.put_subject, 1, in_log(1).topic_id, "subject-1", {"retention.ms": "5000"})
+    registry.close()
+    again = Registry.open(path)
+    (line,) = again.reconcile([in_log(1)], SubjectDefaults({"log.retention.ms": "1000"}))
+    assert line.startswith("subject subject-1: retention.ms='5000' is refused: ")
+    assert again.configs(1) == {"retention.ms": "5000"}
+    again.close()
+
+
+def test_many_subjects_are_put_back_in_one_transaction_and_one_line(path: Path) -> None:
+    registry = Registry.open(path)
+    commits = transactions(registry)
+    subjects = [in_log(number) for number in range(20_000)]
+    (line,) = registry.reconcile(subjects, DEFAULTS)
+    assert "20000 subjects (subject-0, subject-1" in line
+    assert "and 19995 more" in line
+    assert len(commits) == 1
+    registry.close()
+    again = Registry.open(path)
+    commits = transactions(again)
+    assert len(again.reconcile([], DEFAULTS)) == 1
+    assert len(commits) == 1
+    again.close()
+
+
+NAMES = st.sampled_from(["retention.ms", "segment.ms", "max.message.bytes"])
+VALUES = st.integers(1, 1000).map(str)
+IDS = st.integers(1, 4)
+
+
+class RegistryMachine(RuleBasedStateMachine):
+    """Any order of changes and restarts: the registry answers what a dict would."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "meta.db"
+        self.registry = Registry.open(self.path)
+        self.subjects: dict[int, dict[str, str]] = {}
+
+    @rule(id_=IDS, configs=st.dictionaries(NAMES, VALUES))
+    def put(self, id_: int, configs: dict[str, str]) -> None:
+        subject = in_log(id_)
+        trio.run(self.registry.put_subject, id_, subject.topic_id, subject.name, configs)
+        self.subjects[id_] = configs
+
+    @rule(id_=IDS, changes=st.dictionaries(NAMES, VALUES | st.none()))
+    def alter(self, id_: int, changes: dict[str, str | None]) -> None:
+        if id_ in self.subjects:
+            trio.run(self.registry.alter_subject, id_, changes)
+            merged = {**self.subjects[id_], **changes}
+            self.subjects[id_] = {n: v for n, v in merged.items() if v is not None}
+
+    @rule(id_=IDS)
+    def delete(self, id_: int) -> None:
+        trio.run(self.registry.delete_subject, id_)
+        self.subjects.pop(id_, None)
+
+    @rule()
+    def restart(self) -> None:
+        self.registry.close()
+        self.registry = Registry.open(self.path)
+        assert self.registry.reconcile(map(in_log, self.subjects), DEFAULTS) == []
+
+    @rule(id_=IDS)
+    def restart_with_a_subject_gone_from_the_log(self, id_: int) -> None:
+        self.registry.close()
+        self.registry = Registry.open(self.path)
+        gone = self.subjects.pop(id_, None)
+        lines = self.registry.reconcile(map(in_log, self.subjects), DEFAULTS)
+        assert len(lines) == (gone is not None)
+
+    @invariant()
+    def answers_are_right(self) -> None:
+        if hasattr(self, "registry"):
+            for id_ in range(1, 5):
+                assert self.registry.configs(id_) == self.subjects.get(id_, {})
+
+    def teardown(self) -> None:
+        if hasattr(self, "registry"):
+            self.registry.close()
+            self.folder.cleanup()
+
+
+TestRegistryMachine = RegistryMachine.TestCase
+TestRegistryMachine.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
