@@ -1,0 +1,121 @@
+"""The broker: what all handlers share, and the order in which its parts start and stop.
+
+Start: the log is opened and recovered, then SQL, then both are reconciled and the subjects' configs
+applied (`open`, blocking); then the log's own tasks run, and only then can clients connect (`serve`).
+Stop: no more connections, what was read is answered, the log is synced and closed. Waits that are
+only there to save a client from asking again (`long_poll`) are cut short.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from core.logs.options import LogOptions
+from core.logs.service import MessageService
+from gateway.subjects import SubjectKeeper
+from meta.registry import Registry
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator, Sequence
+
+    from gateway.config import BrokerConfig
+
+META_FILE = "meta.db"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where clients are told to connect."""
+
+    host: str
+    port: int
+
+
+def log_options(config: BrokerConfig) -> LogOptions:
+    return LogOptions(
+        directory=config.log_dirs,
+        segment_bytes=config.log_segment_bytes,
+        index_max_entries=config.log_index_max_entries,
+        unsynced_max_bytes=config.log_unsynced_max_bytes,
+        tail_bytes=config.log_tail_bytes,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.log_retention_bytes,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        total_bytes=config.log_total_bytes,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        max_message_bytes=config.message_max_bytes,
+        max_decompressed_bytes=config.max_decompressed_bytes,
+    )
+
+
+class Broker:
+    """Use `Broker.open`."""
+
+    def __init__(self, config: BrokerConfig, log: MessageService, registry: Registry) -> None:
+        self.config = config
+        self.log = log
+        self.registry = registry
+        self.node_id = config.node_id
+        self.cluster_id = log.cluster_id
+        self.subjects = SubjectKeeper(log, registry, config.subject_defaults())
+        self._polls: set[trio.CancelScope] = set()
+        self._stop = trio.Event()
+
+    @classmethod
+    def open(cls, config: BrokerConfig) -> Broker:
+        """Open and recover all that is stored. Blocking."""
+        log = MessageService.open(log_options(config))
+        registry = Registry.open(config.log_dirs / META_FILE)
+        for line in registry.reconcile(log.subjects, config.subject_defaults()):
+            logger.warning("%s", line)
+        return cls(config, log, registry)
+
+    async def serve(
+        self,
+        sockets: Sequence[socket.socket],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve clients on these bound sockets until `stop`; started when they can connect."""
+        from gateway.acceptor import Acceptor
+
+        acceptor = Acceptor(self)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.log.run)
+            async with trio.open_nursery() as serving:
+                await serving.start(acceptor.run, sockets)
+                task_status.started()
+                await self._stop.wait()
+                acceptor.stop()
+                for scope in self._polls:
+                    scope.cancel()
+            nursery.cancel_scope.cancel()  # the log syncs what is left and closes
+        self.registry.close()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Begin a graceful stop."""
+        self._stop.set()
+
+    @contextmanager
+    def long_poll(self) -> Iterator[None]:
+        """A wait in here ends early when the broker stops."""
+        with trio.CancelScope() as scope:
+            if self._stop.is_set():
+                scope.cancel()
+            self._polls.add(scope)
+            try:
+                yield
+            finally:
+                self._polls.discard(scope)

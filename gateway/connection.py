@@ -1,0 +1,294 @@
+"""One client's connection: a task that reads requests, and sees to it that each is answered.
+
+A wake-up of a task costs more than a request, so the task takes all that the socket has, handles every
+whole frame in it (a *burst*), writes the log once and sends all answers at once. It waits only when
+the socket is empty, when its client does not take its answers, when the log wants producers to wait,
+or for an async handler. Nothing that is staged in the log outlives a burst: before any wait the log is
+written (`_end_burst`).
+
+After TURN_SECONDS of uninterrupted work the task gives way to others.
+
+How a connection ends:
+- the client closes it, or `stop` is called: what was read is still answered, within LINGER_SECONDS;
+- what came is no Kafka request: one line in the log says what was wrong, where, and from whom;
+- a Produce with acks=0 failed: the log says why;
+- the server's watch over idle clients and slow senders, or a failed send, calls `abort`.
+No other connection is touched by any of these.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from core.errors import KumquatError
+from gateway.answers import Answers
+from gateway.dispatch import ANSWERABLE, Disconnect, dispatch
+from gateway.receive import FrameError, ReceiveBuffer
+from gateway.wire.codes import ErrorCode
+from gateway.wire.errors import WireError
+from gateway.wire.frame import read_request_header
+
+if TYPE_CHECKING:
+    from gateway.answers import Slot
+    from gateway.dispatch import Route, Session, Staged
+
+TURN_SECONDS = 0.001
+LINGER_SECONDS = 5.0
+MAX_BURST = 2048
+MIN_BYTES_PER_SECOND = 8192
+
+logger = logging.getLogger(__name__)
+
+
+class Connection:
+    __slots__ = (
+        "_answers",
+        "_buffer",
+        "_burst",
+        "_busy",
+        "_frame_began",
+        "_highest",
+        "_last_active",
+        "_log",
+        "_scope",
+        "_seen_sent",
+        "_silent",
+        "_sock",
+        "_staged",
+        "_stopping",
+        "session",
+    )
+
+    def __init__(
+        self, sock: socket.socket, session: Session, nursery: trio.Nursery, max_frame: int
+    ) -> None:
+        self.session = session
+        self._sock = sock
+        self._log = session.broker.log
+        self._buffer = ReceiveBuffer(max_frame)
+        self._answers = Answers(sock, nursery, self.abort)
+        self._scope = trio.CancelScope()
+        self._stopping = False
+        self._busy = False
+        """In a handler or held back: not waiting for the client to send."""
+        self._last_active = trio.current_time()
+        self._frame_began = 0.0
+        self._seen_sent = 0
+        self._burst: list[Slot] = []
+        self._staged = False
+        self._silent = False
+        """A staged request of this burst wants no answer."""
+        self._highest = 0
+        """The highest position to be synced for an answer of this burst."""
+
+    async def run(self) -> None:
+        try:
+            with self._scope:
+                try:
+                    await self._serve()
+                except (Disconnect, FrameError) as error:
+                    self._tell(str(error))
+                except OSError as error:
+                    logger.debug("%s: %s", self.session.peer, error)
+                    return
+                with trio.move_on_after(LINGER_SECONDS):
+                    await self._answers.wait_sent()
+        finally:
+            self._answers.close()
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+    def stop(self) -> None:
+        """Read no more; answer what was read, then close."""
+        self._stopping = True
+        try:
+            self._sock.shutdown(socket.SHUT_RD)  # wakes the task if it waits for the client
+        except OSError:
+            self._scope.cancel()
+
+    def abort(self, reason: str) -> None:
+        """Close at once."""
+        logger.debug("%s: %s", self.session.peer, reason)
+        self._scope.cancel()
+
+    def watch(self, now: float, max_idle: float, max_receive: float) -> None:
+        """End the connection of a client that has gone silent, or sends a frame too slowly."""
+        if self._answers.sent != self._seen_sent:
+            self._seen_sent = self._answers.sent
+            self._last_active = now
+        if self._busy:
+            return
+        began = self._frame_began
+        if began and now - began > max_receive + self._buffer.partial / MIN_BYTES_PER_SECOND:
+            self._tell(f"{self._buffer.partial} bytes of a frame came in {now - began:.0f} s")
+            self._scope.cancel()
+        elif now - self._last_active > max_idle:
+            logger.info("%s: idle for %.0f s; closed", self.session.peer, max_idle)
+            self._scope.cancel()
+
+    async def _serve(self) -> None:
+        buffer, recv_into = self._buffer, self._sock.recv_into
+        turn_began = perf_counter()
+        while not self._stopping:
+            try:
+                received, _ = buffer.fill(recv_into)
+            except BlockingIOError:
+                await self._wait_readable()
+                turn_began = perf_counter()
+                continue
+            if not received:
+                return
+            self._last_active = trio.current_time()
+            frames = buffer.frames()
+            if frames:
+                self._frame_began = 0.0
+                await self._handle(frames)
+            if perf_counter() - turn_began > TURN_SECONDS:
+                await trio.lowlevel.checkpoint()
+                turn_began = perf_counter()
+
+    async def _wait_readable(self) -> None:
+        self._buffer.release()
+        if self._buffer.partial and not self._frame_began:
+            self._frame_began = trio.current_time()
+        await trio.lowlevel.wait_readable(self._sock)
+
+    async def _handle(self, frames: list[memoryview]) -> None:
+        """Handle all requests of a burst, then write and answer."""
+        session, log, find = self.session, self._log, dispatch.find
+        try:
+            for frame in frames:
+                try:
+                    key, version, correlation_id, client_id, start = read_request_header(frame, 0)
+                except WireError as error:
+                    raise Disconnect(f"request header: {error}") from error
+                session.client_id = client_id
+                session.version = version
+                route = find(key, version)
+                if route is None:
+                    self._refuse_version(key, version, correlation_id)
+                    continue
+                try:
+                    request, _ = route.decode(frame, start)
+                except WireError as error:
+                    raise Disconnect(f"{dispatch.describe(key, version)}: {error}") from error
+                if not route.appends:
+                    await self._call(route, correlation_id, request)
+                else:
+                    if log.produce_blocked or len(self._burst) >= MAX_BURST:
+                        await self._hold_back()
+                    self._stage(route, correlation_id, request)
+        finally:
+            self._end_burst()
+        if self._answers.full:
+            await self._hold_back()
+
+    def _stage(self, route: Route, correlation_id: int, request: Any) -> None:
+        self._staged = True
+        try:
+            staged: Staged = route.handler(self.session, request)
+        except Disconnect:
+            raise
+        except Exception as error:
+            self._burst.append(
+                (0, route, correlation_id, None, self._refuse(route, request, error))
+            )
+            return
+        if staged.response is None:
+            self._silent = True
+            return
+        position = staged.position
+        if position > self._highest:
+            self._highest = position
+        self._burst.append((position, route, correlation_id, request, staged.response))
+
+    async def _call(self, route: Route, correlation_id: int, request: Any) -> None:
+        if route.is_async:
+            self._end_burst()
+        if self._answers.full or len(self._burst) >= MAX_BURST:
+            await self._hold_back()
+        self._busy = True
+        try:
+            response = route.handler(self.session, request)
+            if route.is_async:
+                response = await response
+        except Disconnect:
+            raise
+        except Exception as error:
+            response = self._refuse(route, request, error)
+        finally:
+            self._busy = False
+        self._burst.append((0, route, correlation_id, None, response))
+        if route.is_async:
+            self._end_burst()
+
+    async def _hold_back(self) -> None:
+        """Until the client has taken its answers and the log takes more."""
+        self._end_burst()
+        self._busy = True
+        try:
+            await self._answers.wait_room()
+            while self._log.produce_blocked:
+                await self._log.wait_produce_unblocked()
+        finally:
+            self._busy = False
+
+    def _end_burst(self) -> None:
+        """Write what was staged, and queue the answers."""
+        burst = self._burst
+        self._burst = []
+        failure: KumquatError | None = None
+        if self._staged:
+            self._staged = False
+            try:
+                self._log.write_nowait()
+            except KumquatError as error:
+                failure = error
+                burst = [self._unwritten(slot, error) for slot in burst]
+                self._highest = 0
+        if burst:
+            self._answers.add(burst)
+        highest = self._highest
+        if highest:
+            self._highest = 0
+            self._log.call_when_synced(highest, partial(self._answers.synced, highest))
+        silent, self._silent = self._silent, False
+        if silent and failure:
+            raise Disconnect(f"a Produce with acks=0 could not be stored: {failure}")
+
+    def _unwritten(self, slot: Slot, error: KumquatError) -> Slot:
+        _, route, correlation_id, request, response = slot
+        if route.appends and request is not None:
+            response = route.refuse(request, error.error_code, str(error))
+        return 0, route, correlation_id, None, response
+
+    def _refuse(self, route: Route, request: Any, error: Exception) -> Any:
+        """The answer to a request that failed."""
+        if isinstance(error, ANSWERABLE):
+            response = route.refuse(request, error.error_code, str(error))
+        else:
+            logger.error("%s", self._from(f"{route.api.name} failed"), exc_info=error)
+            message = f"the broker failed: {type(error).__name__}"
+            response = route.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        if response is None:
+            raise Disconnect(f"{route.api.name} v{route.version}: {error}") from error
+        return response
+
+    def _refuse_version(self, key: int, version: int, correlation_id: int) -> None:
+        fallback = dispatch.fallback(key)
+        if fallback is None:
+            raise Disconnect(f"{dispatch.describe(key, version)} is not served")
+        route, response = fallback
+        self._burst.append((0, route, correlation_id, None, response))
+
+    def _tell(self, reason: str) -> None:
+        logger.warning("%s", self._from(f"{reason}; connection closed"))
+
+    def _from(self, what: str) -> str:
+        return f"{self.session.peer} (client id {self.session.client_id!r}): {what}"

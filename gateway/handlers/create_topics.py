@@ -1,0 +1,146 @@
+"""CreateTopics: new subjects, each with one virtual partition. Key 19, versions 2 to 7.
+
+What each version added:
+  v2  (the oldest served) validate only
+  v3  nothing a client sees
+  v4  -1 partitions or replicas: the broker's default
+  v5  flexible; partitions, replicas and configs in the answer
+  v6  nothing a client sees
+  v7  topic id in the answer
+Ignored: the time-out.
+
+Any number of partitions and any replication factor is accepted, since everyday scripts give them; the
+answer says what there is: 1 and 1. A replica assignment is accepted if it names this broker only, since
+any other promises a place that there is not. Names, configs and repeated topics are checked as Kafka does.
+A topic is answered when it is durable (subjects.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from core.logs.subject import Subject
+from gateway.dispatch import ANSWERABLE, Refused, handles
+from gateway.wire import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from gateway.wire.codes import ErrorCode
+from meta.definitions import describe, validate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+    from gateway.wire import CreatableTopic, CreatableTopicConfig
+
+DEFAULT = -1
+
+
+def _refuse(request: CreateTopicsRequest, code: int, message: str) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[_failed(topic.name, code, message) for topic in request.topics]
+    )
+
+
+def _failed(name: str, code: int, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+@handles(
+    request=CreateTopicsRequest,
+    response=CreateTopicsResponse,
+    versions=range(2, 8),
+    refuse=_refuse,
+)
+async def create_topics(session: Session, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    broker = session.broker
+    times = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    accepted: dict[str, Mapping[str, str]] = {}
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{topic.name!r} is there more than once")
+            accepted[topic.name] = _check(broker, topic)
+        except ANSWERABLE as error:
+            results[topic.name] = _failed(topic.name, error.error_code, str(error))
+    if request.validate_only:
+        for name, configs in accepted.items():
+            results[name] = _made(broker, name, configs, None)
+    else:
+        for name, outcome in (await broker.subjects.create_all(accepted)).items():
+            if isinstance(outcome, Subject):
+                results[name] = _made(broker, name, accepted[name], outcome)
+            else:
+                results[name] = _failed(name, outcome.error_code, str(outcome))
+    return CreateTopicsResponse(topics=[results[name] for name in times])
+
+
+def _check(broker: Broker, topic: CreatableTopic) -> Mapping[str, str]:
+    """Raises what is wrong with a topic to be made, or gives its configs."""
+    broker.subjects.check_new(topic.name)
+    if topic.assignments:
+        _check_assignments(broker, topic)
+    elif topic.num_partitions != DEFAULT and topic.num_partitions < 1:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS, f"{topic.num_partitions} is no number of partitions"
+        )
+    elif topic.replication_factor != DEFAULT and topic.replication_factor < 1:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{topic.replication_factor} is no number of replicas",
+        )
+    return {config.name: _check_config(broker, config) for config in topic.configs}
+
+
+def _check_config(broker: Broker, config: CreatableTopicConfig) -> str:
+    if config.value is None:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
+    validate(config.name, config.value, broker.subjects.defaults)
+    return config.value
+
+
+def _check_assignments(broker: Broker, topic: CreatableTopic) -> None:
+    if topic.num_partitions != DEFAULT or topic.replication_factor != DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            "with a replica assignment the numbers of partitions and replicas must be -1",
+        )
+    indexes = sorted(assignment.partition_index for assignment in topic.assignments)
+    if indexes != list(range(len(indexes))):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered 0, 1, 2, …"
+        )
+    for assignment in topic.assignments:
+        if assignment.broker_ids != [broker.node_id]:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {assignment.partition_index} can only be on broker {broker.node_id}, "
+                f"not on {assignment.broker_ids}",
+            )
+
+
+def _made(
+    broker: Broker, name: str, configs: Mapping[str, str], subject: Subject | None
+) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        topic_id=subject.topic_id if subject is not None else bytes(16),
+        error_message=None,
+        num_partitions=1,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(
+                name=row.name,
+                value=row.value,
+                read_only=row.read_only,
+                config_source=row.source,
+            )
+            for row in describe(configs, broker.subjects.defaults)
+        ],
+    )

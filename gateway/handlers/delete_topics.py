@@ -1,0 +1,78 @@
+"""DeleteTopics: subjects and all their messages go, by name or by id. Key 20, versions 1 to 6.
+
+What each version added:
+  v1 to v3  nothing a client sees here
+  v4  flexible
+  v5  error messages
+  v6  topics by id
+Ignored: the time-out. A topic made anew under the same name has a new id and begins at offset 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.dispatch import ANSWERABLE, Refused, handles
+from gateway.handlers.lookup import find_subject
+from gateway.wire import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from core.logs.subject import Subject
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+
+NO_ID = bytes(16)
+
+
+def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _refuse(request: DeleteTopicsRequest, code: int, message: str) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[_failed(topic, code, message) for topic in _asked(request)]
+    )
+
+
+def _failed(topic: DeleteTopicState, code: int, message: str) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message
+    )
+
+
+@handles(
+    request=DeleteTopicsRequest,
+    response=DeleteTopicsResponse,
+    versions=range(1, 7),
+    refuse=_refuse,
+)
+async def delete_topics(session: Session, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    broker = session.broker
+    found: list[tuple[DeleteTopicState, Subject | Refused]] = []
+    for topic in _asked(request):
+        try:
+            found.append((topic, _find(broker, topic)))
+        except Refused as refused:
+            found.append((topic, refused))
+    subjects = {subject for _, subject in found if not isinstance(subject, Refused)}
+    failed = await broker.subjects.delete_all(list(subjects))
+    results = []
+    for topic, subject in found:
+        error = subject if isinstance(subject, Refused) else failed.get(subject)
+        if isinstance(error, ANSWERABLE):
+            results.append(_failed(topic, error.error_code, str(error)))
+        elif not isinstance(subject, Refused):
+            results.append(DeletableTopicResult(name=subject.name, topic_id=subject.topic_id))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _find(broker: Broker, topic: DeleteTopicState) -> Subject:
+    if topic.name is not None and topic.topic_id != NO_ID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not by both")
+    return find_subject(broker, topic.name, topic.topic_id)

@@ -1,0 +1,138 @@
+"""DescribeConfigs: configs of topics and of the broker, and where they come from. Key 32, versions 1 to 4.
+
+What each version added:
+  v1  source and synonyms of each value
+  v2  nothing a client sees
+  v3  type and documentation
+  v4  flexible
+
+BROKER shows the options that the broker was started with; a broker with no name stands for the cluster's
+dynamic defaults, of which there are none. Other resources are refused with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.dispatch import ANSWERABLE, handles
+from gateway.handlers.resources import Resource, check_broker, topic_of, unsupported
+from gateway.wire import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from meta.definitions import ConfigSource, describe
+
+if TYPE_CHECKING:
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+    from gateway.wire import DescribeConfigsResource
+
+
+def _refuse(request: DescribeConfigsRequest, code: int, message: str) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_failed(resource, code, message) for resource in request.resources]
+    )
+
+
+def _failed(resource: DescribeConfigsResource, code: int, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+@handles(
+    request=DescribeConfigsRequest,
+    response=DescribeConfigsResponse,
+    versions=range(1, 5),
+    refuse=_refuse,
+)
+def describe_configs(session: Session, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    results = []
+    for resource in request.resources:
+        try:
+            configs = _configs(session.broker, resource)
+        except ANSWERABLE as error:
+            results.append(_failed(resource, error.error_code, str(error)))
+            continue
+        for config in configs:
+            if not request.include_synonyms:
+                config.synonyms = []
+            if not request.include_documentation:
+                config.documentation = None
+        results.append(
+            DescribeConfigsResult(
+                error_message=None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=configs,
+            )
+        )
+    return DescribeConfigsResponse(results=results)
+
+
+def _configs(
+    broker: Broker, resource: DescribeConfigsResource
+) -> list[DescribeConfigsResourceResult]:
+    wanted = resource.configuration_keys
+    if resource.resource_type == Resource.TOPIC:
+        return _topic_configs(broker, resource.resource_name, wanted)
+    if resource.resource_type == Resource.BROKER:
+        check_broker(broker, resource.resource_name)
+        return _broker_options(broker, wanted) if resource.resource_name else []
+    raise unsupported(resource.resource_type)
+
+
+def _topic_configs(
+    broker: Broker, name: str, wanted: list[str] | None
+) -> list[DescribeConfigsResourceResult]:
+    subject = topic_of(broker, name)
+    rows = describe(broker.registry.configs(subject.id), broker.subjects.defaults, wanted)
+    return [
+        DescribeConfigsResourceResult(
+            name=row.name,
+            value=row.value,
+            read_only=row.read_only,
+            config_source=row.source,
+            synonyms=[
+                DescribeConfigsSynonym(
+                    name=synonym.name, value=synonym.value, source=synonym.source
+                )
+                for synonym in row.synonyms
+            ],
+            config_type=row.type,
+            documentation=row.doc,
+        )
+        for row in rows
+    ]
+
+
+def _broker_options(
+    broker: Broker, wanted: list[str] | None
+) -> list[DescribeConfigsResourceResult]:
+    static, default = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
+    configs = []
+    for row in broker.config.describe():
+        if wanted is not None and row.name not in wanted:
+            continue
+        synonyms = [DescribeConfigsSynonym(name=row.name, value=row.default, source=default)]
+        if not row.is_default:
+            given = DescribeConfigsSynonym(name=row.name, value=row.value, source=static)
+            synonyms.insert(0, given)
+        configs.append(
+            DescribeConfigsResourceResult(
+                name=row.name,
+                value=row.value,
+                read_only=row.read_only,
+                config_source=default if row.is_default else static,
+                synonyms=synonyms,
+                config_type=row.type,
+                documentation=row.doc,
+            )
+        )
+    return configs

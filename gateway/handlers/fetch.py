@@ -1,0 +1,158 @@
+"""Fetch: whole batches from an offset on, waiting for some when there are none. Key 1, versions 4 to 17.
+
+What each version added:
+  v4  isolation level, last stable offset (always the high watermark: there are no transactions)
+  v5  log start offset
+  v7  fetch sessions: never made, the answer always says session 0, and clients go on with full requests.
+      A request within a session is answered FETCH_SESSION_ID_NOT_FOUND, which makes a client begin anew
+  v8, v10  nothing a client sees here (v10: zstd; batches are given as they are in any version)
+  v9  the leader epoch that the client knows: see leader_epoch.py
+  v11 rack (ignored: there is one replica)
+  v12 flexible; last fetched epoch (ignored: nothing is ever truncated)
+  v13 topics by id
+  v14 to v17  for replicas, or nothing a client sees here
+
+An answer lists exactly the partitions that were asked for. It is given at once when `min_bytes` are
+there, when a partition has an error, or when nothing could ever come; else when data has come, at the
+latest after `max_wait_ms` (and never more than `connections.max.idle.ms`: a client that has gone is
+noticed only then). The first batch is given even when it is larger than all limits (KIP-74).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from core.errors import WouldBlock
+from gateway.dispatch import ANSWERABLE, Refused, handles
+from gateway.handlers import leader_epoch
+from gateway.handlers.lookup import find_partition
+from gateway.wire import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from core.logs.subject import Subject
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+    from gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
+
+PARTITIONS_AT_A_TIME = 200
+
+
+def _refuse(request: FetchRequest, code: int, message: str) -> FetchResponse:
+    if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+        return FetchResponse(error_code=code)
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic.topic,
+                topic.topic_id,
+                [_failed(partition.partition, code) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _failed(index: int, code: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+@handles(request=FetchRequest, response=FetchResponse, versions=range(4, 18), refuse=_refuse)
+async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
+    if request.session_epoch > 0:
+        raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there are no fetch sessions")
+    broker = session.broker
+    max_wait = request.max_wait_ms / 1000
+    if broker.config.connections_max_idle_ms >= 0:
+        max_wait = min(max_wait, broker.config.connections_max_idle_ms / 1000)
+    deadline = trio.current_time() + max_wait
+    while True:
+        answer = _Answer(broker, request)
+        await answer.read()
+        if answer.size >= request.min_bytes or answer.failed or not answer.awaited:
+            break
+        if trio.current_time() >= deadline or broker.stopping:
+            break
+        if not answer.overtaken():
+            with broker.long_poll():
+                await broker.log.wait_for_data(list(answer.awaited), deadline)
+    return FetchResponse(responses=answer.topics)
+
+
+class _Answer:
+    """One pass over all that a Fetch asks for."""
+
+    def __init__(self, broker: Broker, request: FetchRequest) -> None:
+        self._broker = broker
+        self._request = request
+        self._room = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._aborted: list[AbortedTransaction] | None = [] if request.isolation_level else None
+        self.topics: list[FetchableTopicResponse] = []
+        self.size = 0
+        self.failed = False
+        self.awaited: dict[Subject, int] = {}
+        """Subjects whose growth would change the answer, with the high watermark that was seen."""
+
+    def overtaken(self) -> bool:
+        """Whether something has come while others were being read."""
+        return any(
+            subject.high_watermark != seen or subject.deleted
+            for subject, seen in self.awaited.items()
+        )
+
+    async def read(self) -> None:
+        count = 0
+        for topic in self._request.topics:
+            partitions = []
+            for partition in topic.partitions:
+                partitions.append(await self._read_partition(topic, partition))
+                count += 1
+                if count % PARTITIONS_AT_A_TIME == 0:
+                    await trio.lowlevel.checkpoint()
+            self.topics.append(FetchableTopicResponse(topic.topic, topic.topic_id, partitions))
+
+    async def _read_partition(self, topic: FetchTopic, partition: FetchPartition) -> PartitionData:
+        index = partition.partition
+        try:
+            subject = find_partition(self._broker, topic.topic, index, topic.topic_id)
+            leader_epoch.check(partition.current_leader_epoch)
+            self.awaited[subject] = subject.high_watermark
+            records = await self._records(subject, partition)
+        except ANSWERABLE as error:
+            self.failed = True
+            return _failed(index, error.error_code)
+        return PartitionData(
+            partition_index=0,
+            high_watermark=subject.high_watermark,
+            last_stable_offset=subject.high_watermark,
+            log_start_offset=subject.earliest,
+            aborted_transactions=self._aborted,
+            records=records,
+        )
+
+    async def _records(
+        self, subject: Subject, partition: FetchPartition
+    ) -> list[bytes | memoryview] | bytes:
+        offset = partition.fetch_offset
+        # A producer may know an offset before its batch is synced and can be read.
+        if subject.high_watermark <= offset <= subject.next_sequence:
+            return b""
+        limit = min(partition.partition_max_bytes, self._room - self.size)
+        if self.size and limit <= 0:
+            return b""
+        log, first = self._broker.log, self.size == 0
+        try:
+            records = log.read_nowait(subject, offset, limit, first)
+        except WouldBlock:
+            records = await log.read(subject, offset, limit, first)
+        self.size += sum(map(len, records))
+        return records or b""

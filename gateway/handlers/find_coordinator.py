@@ -1,0 +1,60 @@
+"""FindCoordinator: which broker looks after a group. It is always this one. Key 10, versions 0 to 6.
+
+What each version added:
+  v1  key types, throttle time, error messages
+  v2  nothing a client sees
+  v3  flexible
+  v4  several keys at once, answered one by one
+  v5, v6  new error codes; key type 2 (share groups' state), which is for brokers among themselves
+
+Transactions are not served: their key type is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one
+code that all clients take as final; others they would try again for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.dispatch import Refused, handles
+from gateway.wire import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.dispatch import Session
+
+GROUP, TRANSACTION = 0, 1
+
+
+def _refuse(request: FindCoordinatorRequest, code: int, message: str) -> FindCoordinatorResponse:
+    if request.key:
+        return FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, port=-1)
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+@handles(
+    request=FindCoordinatorRequest,
+    response=FindCoordinatorResponse,
+    versions=range(7),
+    refuse=_refuse,
+)
+def find_coordinator(session: Session, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if request.key_type == TRANSACTION:
+        raise Refused(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
+        )
+    if request.key_type != GROUP:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not served")
+    node_id, endpoint = session.broker.node_id, session.endpoint
+    if session.version < 4:  # an empty key looks like no key at all
+        return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
+            for key in request.coordinator_keys
+        ]
+    )

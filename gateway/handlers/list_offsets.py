@@ -1,0 +1,94 @@
+"""ListOffsets: the offset at a time, or at an end of the log. Key 2, versions 1 to 10.
+
+What each version added:
+  v1  one offset and its timestamp
+  v2  isolation level (ignored: there are no transactions, so all that is readable is committed)
+  v4  leader epochs: see leader_epoch.py; the answer gives none
+  v6  flexible
+  v7  the record with the highest timestamp (-3)
+  v8  the earliest offset on the local disk (-4): the earliest there is
+  v9  the latest offset in remote storage (-5): there is none
+  v10 a time-out (ignored)
+
+Latest is the high watermark. By timestamp, the answer is the first record that is not older, exactly;
+-1 when there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.dispatch import ANSWERABLE, Refused, handles
+from gateway.handlers import leader_epoch
+from gateway.handlers.lookup import find_partition
+from gateway.wire import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from core.logs.subject import Subject
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+NOWHERE = (-1, -1)
+
+
+def _refuse(request: ListOffsetsRequest, code: int, message: str) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=partition.partition_index, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(
+    request=ListOffsetsRequest,
+    response=ListOffsetsResponse,
+    versions=range(1, 11),
+    refuse=_refuse,
+)
+async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    broker = session.broker
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            try:
+                subject = find_partition(broker, topic.name, asked.partition_index)
+                leader_epoch.check(asked.current_leader_epoch)
+                answer.timestamp, answer.offset = await _find(broker, subject, asked.timestamp)
+            except ANSWERABLE as error:
+                answer.error_code = error.error_code
+            partitions.append(answer)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _find(broker: Broker, subject: Subject, timestamp: int) -> tuple[int, int]:
+    """The timestamp and the offset of what is asked for."""
+    if timestamp == LATEST:
+        return -1, subject.high_watermark
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, subject.earliest
+    if timestamp == LATEST_TIERED:
+        return NOWHERE
+    if timestamp == MAX_TIMESTAMP:
+        return await broker.log.max_timestamp(subject) or NOWHERE
+    if timestamp < 0:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
+    return await broker.log.offset_for_timestamp(subject, timestamp) or NOWHERE

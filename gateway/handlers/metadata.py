@@ -1,0 +1,109 @@
+"""Metadata: the broker, and topics by name, by id, or all of them. Key 3, versions 0 to 13.
+
+What each version added:
+  v0  no topics asked means all of them
+  v1  no topics asked means none, null means all; controller, rack, internal topics (there are none)
+  v2  cluster id
+  v3  throttle time (always 0)
+  v4  whether topics may be made; before, they always may
+  v5  offline replicas (never any)
+  v7  leader epoch (always 0)
+  v8  authorized operations, when asked for: all, since there is no authorization
+  v9  flexible
+  v10 topic ids in the answer;  v12 topics asked by id
+  v11 authorized operations of the cluster are gone
+  v13 an error for the whole answer (for clients that shall start anew; never given)
+
+A topic that is not there is made when the request and `auto.create.topics.enable` allow it, as clients
+expect of their first Produce, and is answered when it is durable. All topics at once come from
+topic_table.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.logs.subject import Subject
+from gateway.dispatch import Refused, handles
+from gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gateway.handlers.lookup import find_subject
+from gateway.subjects import check_name
+from gateway.topic_table import topic_metadata
+from gateway.wire import (
+    Encoded,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+    from gateway.wire import MetadataRequestTopic
+
+
+def _refuse(request: MetadataRequest, code: int, message: str) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=code,
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ],
+    )
+
+
+@handles(request=MetadataRequest, response=MetadataResponse, versions=range(14), refuse=_refuse)
+async def metadata(session: Session, request: MetadataRequest) -> MetadataResponse:
+    broker, endpoint = session.broker, session.endpoint
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    asked = request.topics
+    topics: list[MetadataResponseTopic] | Encoded
+    if asked is None or (not asked and session.version == 0):
+        topics = await broker.subjects.table.encoded(session.version, broker.node_id, operations)
+    else:
+        topics = await _named(broker, asked, request.allow_auto_topic_creation, operations)
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port)],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+async def _named(
+    broker: Broker, asked: list[MetadataRequestTopic], may_create: bool, operations: int
+) -> list[MetadataResponseTopic]:
+    failures: dict[str, int] = {}
+    if may_create and broker.config.auto_create_topics_enable:
+        known = broker.log.subjects.by_name
+        missing = dict.fromkeys(t.name for t in asked if t.name and t.name not in known)
+        outcome = await broker.subjects.create_all({name: {} for name in missing})
+        failures = {
+            name: error.error_code
+            for name, error in outcome.items()
+            if not isinstance(error, Subject)
+            # Two clients may ask for the same new topic: it was made, and that is what counts.
+            and error.error_code != ErrorCode.TOPIC_ALREADY_EXISTS
+        }
+    return [_topic(broker, topic, failures, operations) for topic in asked]
+
+
+def _topic(
+    broker: Broker, asked: MetadataRequestTopic, failures: dict[str, int], operations: int
+) -> MetadataResponseTopic:
+    try:
+        if asked.name is not None and asked.name not in broker.log.subjects.by_name:
+            check_name(asked.name)
+            if asked.name in failures:
+                return MetadataResponseTopic(error_code=failures[asked.name], name=asked.name)
+        subject = find_subject(broker, asked.name, asked.topic_id)
+    except Refused as refused:
+        return MetadataResponseTopic(
+            error_code=refused.error_code, name=asked.name, topic_id=asked.topic_id
+        )
+    return topic_metadata(subject, broker.node_id, operations)

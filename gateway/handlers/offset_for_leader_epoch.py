@@ -1,0 +1,80 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended. Key 23, versions 2 to 4.
+
+What each version added:
+  v2  the leader epoch that the client knows: see leader_epoch.py
+  v3  replica id (ignored)
+  v4  flexible
+
+There is one epoch, 0, and it ends at the high watermark. Of any other nothing is known (-1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.dispatch import Refused, handles
+from gateway.handlers import leader_epoch
+from gateway.handlers.lookup import find_partition
+from gateway.wire import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+    from gateway.wire import OffsetForLeaderPartition
+
+
+def _refuse(
+    request: OffsetForLeaderEpochRequest, code: int, message: str
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=partition.partition, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(
+    request=OffsetForLeaderEpochRequest,
+    response=OffsetForLeaderEpochResponse,
+    versions=range(2, 5),
+    refuse=_refuse,
+)
+def offset_for_leader_epoch(
+    session: Session, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end(session.broker, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        subject = find_partition(broker, topic, asked.partition)
+        leader_epoch.check(asked.current_leader_epoch)
+    except Refused as refused:
+        return EpochEndOffset(partition=asked.partition, error_code=refused.error_code)
+    if asked.leader_epoch != leader_epoch.CURRENT:
+        return EpochEndOffset(partition=asked.partition)
+    return EpochEndOffset(
+        partition=asked.partition,
+        leader_epoch=leader_epoch.CURRENT,
+        end_offset=subject.high_watermark,
+    )

@@ -1,0 +1,123 @@
+"""Produce: batches are staged in the log, and answered when they are as durable as acks asks. Key 0.
+
+Served: versions 3 to 13; advertised from 0 (see api_versions.py). What each version added:
+  v3  record batches of magic 2; transactional id
+  v4  KAFKA_STORAGE_ERROR
+  v5  log start offset in the answer
+  v6, v7  nothing a client sees here (v7: zstd may be sent; it is taken in any version)
+  v8  error message; errors of single records (never given: a batch is taken or refused as a whole)
+  v9  flexible
+  v10 leader and endpoints in the answer (left out: the leader is always this broker)
+  v11, v12  transactions without AddPartitionsToTxn (no transactions are served)
+  v13 topics by id
+Ignored: the time-out. An answer to acks=all leaves when the sync is done, however long it takes.
+
+acks=0 has no answer: when such a request fails, its connection is closed and the log says why, as in Kafka.
+A transactional id is refused: see find_coordinator.py. A subject is never made here; Metadata does that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.errors import InvalidRecord
+from gateway.dispatch import ANSWERABLE, Disconnect, Refused, Staged, handles
+from gateway.wire import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from core.logs.subject import Subject
+    from gateway.dispatch import Session
+    from gateway.wire import PartitionProduceData, TopicProduceData
+
+ALL, NONE = -1, 0
+
+
+def _refuse(request: ProduceRequest, code: int, message: str) -> ProduceResponse | None:
+    if request.acks == NONE:
+        return None
+    return ProduceResponse(
+        [
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [_failed(partition.index, code, message) for partition in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _failed(index: int, code: int, message: str) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=code, base_offset=-1, error_message=message
+    )
+
+
+@handles(
+    request=ProduceRequest,
+    response=ProduceResponse,
+    versions=range(3, 14),
+    advertised=range(14),
+    appends=True,
+    refuse=_refuse,
+)
+def produce(session: Session, request: ProduceRequest) -> Staged:
+    acks = request.acks
+    if request.transactional_id is not None or not -1 <= acks <= 1:
+        raise _refusal(request)
+    log = session.broker.log
+    append, by_name = log.append_nowait, log.subjects.by_name
+    position = 0
+    topics = []
+    for topic in request.topic_data:
+        partitions = []
+        subject = by_name.get(topic.name) or log.subjects.by_topic_id.get(topic.topic_id)
+        for partition in topic.partition_data:
+            try:
+                if subject is None or partition.index or partition.records is None:
+                    raise _missing(topic, partition, subject)
+                base, append_time, end = append(subject, partition.records)
+            except ANSWERABLE as error:
+                if acks == NONE:
+                    name = topic.name or topic.topic_id.hex()
+                    raise Disconnect(f"Produce to {name!r} with acks=0 failed: {error}") from error
+                partitions.append(_failed(partition.index, error.error_code, str(error)))
+            else:
+                partitions.append(
+                    PartitionProduceResponse(0, 0, base, append_time, subject.earliest)
+                )
+                if end > position:
+                    position = end
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
+    if acks == NONE:
+        return Staged(None)
+    return Staged(ProduceResponse(topics), position if acks == ALL else 0)
+
+
+def _refusal(request: ProduceRequest) -> Refused:
+    if request.transactional_id is not None:
+        return Refused(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
+        )
+    return Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0, 1")
+
+
+def _missing(
+    topic: TopicProduceData, partition: PartitionProduceData, subject: Subject | None
+) -> Refused | InvalidRecord:
+    if subject is None and not topic.name:
+        return Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id.hex()}")
+    if subject is None:
+        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
+    if partition.index:
+        return Refused(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {subject.name!r} has partition 0 only, not {partition.index}",
+        )
+    return InvalidRecord("no records")

@@ -1,0 +1,96 @@
+"""Running a broker as a process: addresses, signals, exit codes.
+
+`run_broker` gives the exit code: 0 after a graceful stop (SIGTERM, SIGINT; a second signal ends it at
+once), 1 when the broker fails while it runs. When it cannot start (an address that cannot be had, data that
+cannot be opened) it raises StartError, and the command line makes one line and exit code 2 of that.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import trio
+
+import gateway.handlers  # noqa: F401  (registers every API)
+from core.errors import StartError
+from gateway.acceptor import bind
+from gateway.broker import Broker
+from gateway.cli import version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway.config import BrokerConfig
+
+FAILED = 1
+GC_THRESHOLD = 20_000
+
+logger = logging.getLogger(__name__)
+
+
+def run_broker(config: BrokerConfig) -> int:
+    """Serve until a signal comes; the exit code of the process. StartError: it cannot even begin."""
+    sockets = bind(config.listeners)
+    broker = Broker.open(config)
+    try:
+        trio.run(_serve, broker, sockets)
+    except BaseExceptionGroup as group:
+        start, rest = group.split(StartError)
+        if start is not None and rest is None:
+            raise _first(start) from None
+        logger.critical("the broker failed", exc_info=True)
+        return FAILED
+    logger.info("stopped")
+    return 0
+
+
+def _first(group: BaseExceptionGroup[StartError]) -> StartError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _serve(broker: Broker, sockets: Sequence[socket.socket]) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_obey_signals, broker, nursery.cancel_scope)
+        async with trio.open_nursery() as serving:
+            await serving.start(broker.serve, sockets)
+            _settle_memory()
+            addresses = ", ".join(map(_show, sockets))
+            logger.info("kumquat %s ready on %s", version(), addresses)
+        nursery.cancel_scope.cancel()
+
+
+async def _obey_signals(
+    broker: Broker,
+    everything: trio.CancelScope,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    stopping = False
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            name = signal.Signals(number).name
+            if stopping:
+                logger.warning("%s again: stopping at once", name)
+                everything.cancel()
+                return
+            stopping = True
+            logger.info("%s: stopping", name)
+            broker.stop()
+
+
+def _settle_memory() -> None:
+    """Keep the garbage collector from going through all that was loaded, again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 50, 100)
+
+
+def _show(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,89 @@
+"""All subjects as a Metadata answer lists them, encoded in chunks that are kept.
+
+Encoding 100,000 topics takes a good part of a second, and a full Metadata answer is nothing rare.
+So subjects are held in chunks by their id, and for each chunk the encoded bytes, per protocol version,
+are kept until a subject of it comes or goes. A full answer joins the chunks; one that is missing is
+encoded first, with a pause for other work after each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from gateway.wire import Encoded, MetadataResponsePartition, MetadataResponseTopic
+
+if TYPE_CHECKING:
+    from core.logs.subject import Subject
+
+CHUNK = 256
+FORMS_KEPT = 4
+
+Form = tuple[int, int, int]
+"""What the bytes depend on: version, node id, authorized operations."""
+
+
+def topic_metadata(subject: Subject, node_id: int, operations: int) -> MetadataResponseTopic:
+    """A subject as Metadata shows it: one partition, led by this broker."""
+    partition = MetadataResponsePartition(
+        leader_id=node_id, leader_epoch=0, replica_nodes=[node_id], isr_nodes=[node_id]
+    )
+    return MetadataResponseTopic(
+        name=subject.name,
+        topic_id=subject.topic_id,
+        partitions=[partition],
+        topic_authorized_operations=operations,
+    )
+
+
+class TopicTable:
+    def __init__(self) -> None:
+        self._chunks: dict[int, dict[int, Subject]] = {}
+        self._encoded: dict[Form, dict[int, bytes]] = {}
+        """By form, then by chunk."""
+
+    def add(self, subject: Subject) -> None:
+        self._chunks.setdefault(subject.id // CHUNK, {})[subject.id] = subject
+        self._forget(subject.id // CHUNK)
+
+    def remove(self, subject: Subject) -> None:
+        chunk = self._chunks[subject.id // CHUNK]
+        del chunk[subject.id]
+        if not chunk:
+            del self._chunks[subject.id // CHUNK]
+        self._forget(subject.id // CHUNK)
+
+    async def encoded(self, version: int, node_id: int, operations: int) -> Encoded:
+        """All topics, encoded for this version of Metadata."""
+        form = (version, node_id, operations)
+        kept = self._kept(form)
+        for number in list(self._chunks):
+            if number not in kept and number in self._chunks:
+                kept[number] = self._encode(number, form)
+                await trio.lowlevel.checkpoint()
+        # Chunks that changed during the pauses: they are few, and now there is no pause.
+        for number in self._chunks:
+            if number not in kept:
+                kept[number] = self._encode(number, form)
+        count = sum(map(len, self._chunks.values()))
+        return Encoded(count, b"".join([kept[number] for number in self._chunks]))
+
+    def _encode(self, number: int, form: Form) -> bytes:
+        version, node_id, operations = form
+        encode = MetadataResponseTopic.encode_element
+        return b"".join(
+            [
+                encode(topic_metadata(subject, node_id, operations), version)
+                for subject in self._chunks[number].values()
+            ]
+        )
+
+    def _kept(self, form: Form) -> dict[int, bytes]:
+        if form not in self._encoded and len(self._encoded) >= FORMS_KEPT:
+            del self._encoded[next(iter(self._encoded))]
+        return self._encoded.setdefault(form, {})
+
+    def _forget(self, number: int) -> None:
+        for kept in self._encoded.values():
+            kept.pop(number, None)
