@@ -26,7 +26,7 @@ from compat_tests.wire import Wire, create_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-RETENTION_CHECK_MS = "300"
+RETENTION_CHECK_MS = 300
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,13 +53,13 @@ def bootstrap(pytestconfig: pytest.Config) -> Iterator[str]:
         if chosen == "kumquat":
             from gateway.testing import broker
 
-            settings = {"log.retention.check.interval.ms": RETENTION_CHECK_MS}
-            yield stack.enter_context(broker(**settings)).bootstrap
+            running = broker(log_retention_check_interval_ms=RETENTION_CHECK_MS)
+            yield stack.enter_context(running).bootstrap
         elif chosen == "kafka":
             from bench.kafka import Kafka
 
             settings = {
-                "log.retention.check.interval.ms": RETENTION_CHECK_MS,
+                "log.retention.check.interval.ms": str(RETENTION_CHECK_MS),
                 "log.initial.task.delay.ms": "0",
             }
             yield stack.enter_context(Kafka(settings=settings)).bootstrap

@@ -182,8 +182,8 @@ def test_metadata_for_an_unknown_topic_id(wire: Wire) -> None:
 @pytest.mark.parametrize("version", versions(22))
 def test_producer_ids_are_new_each_time(wire: Wire, version: int) -> None:
     given = set()
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     for _ in range(5):
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         answer = retried(lambda: wire.call(request, version), COORDINATOR_LOADING)
         assert (answer.error_code, answer.producer_epoch) == (0, 0)
         given.add(answer.producer_id)
