@@ -61,12 +61,16 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from core.records.batch import HEAD
+
 VERSION = 1
 MAGIC = b"KQF1"
 
 HEADER = struct.Struct(">4sBBHIIIIqqqqI")
 HEADER_SIZE = HEADER.size
 assert HEADER_SIZE == 60
+HEADER_AND_HEAD = struct.Struct(HEADER.format + HEAD.format[1:])
+"""A frame of messages up to the records: its header, and the head of the batch behind it."""
 _UNSUMMED = struct.Struct(">4sBBHIIIIqqqq")
 _CHECKSUM = struct.Struct(">I")
 assert _UNSUMMED.size + _CHECKSUM.size == HEADER_SIZE

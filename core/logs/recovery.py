@@ -25,43 +25,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from core.errors import StartError
 from core.logs import checkpoint as checkpoints
-from core.logs.checkpoint import Checkpoint, CheckpointWriter
+from core.logs.checkpoint import Checkpoint, CheckpointWriter, Row
 from core.logs.files import Files
-from core.logs.format import (
-    EARLIEST_RAISED,
-    HEADER_SIZE,
-    KIND_NAMES,
-    LOG_SUFFIX,
-    MESSAGES,
-    PREAMBLE_END,
-    PRODUCER_IDS,
-    SEGMENT_START,
-    SUBJECT_CREATED,
-    SUBJECT_DELETED,
-    SUBJECT_STATE,
-    VERSION,
-    FrameHeader,
-    ProducerBatch,
-    parse_segment_start,
-    parse_subject_state,
-)
+from core.logs.format import HEADER_SIZE, LOG_SUFFIX, PREAMBLE_END, FrameHeader
 from core.logs.index import IndexDamaged, load_head, write_index
 from core.logs.log import MessageLog
 from core.logs.options import LogOptions
-from core.logs.producers import last_of
+from core.logs.replay import PreambleDamaged, Replay, report, row_of
 from core.logs.scan import Frames, payload_damage
 from core.logs.segment import OpenFiles, Segment
 from core.logs.state import LogState
 from core.logs.subject import SubjectConfig
-from core.records import read_head
 
 log = logging.getLogger("kumquat.log")
-
-
-class _PreambleDamaged(Exception):
-    """The state of a subject cannot be read in the first segment: look in the one before."""
 
 
 def open_log(files: Files, options: LogOptions, now_ms: Callable[[], int]) -> MessageLog:
@@ -75,7 +52,7 @@ def open_log(files: Files, options: LogOptions, now_ms: Callable[[], int]) -> Me
     start = recovery.choose_start()
     try:
         recovery.replay(start)
-    except _PreambleDamaged as damage:
+    except PreambleDamaged as damage:
         if start <= earliest_start:
             log.error(
                 "%s, and there is no older segment to tell: its subject is not served", damage
@@ -119,10 +96,9 @@ class Recovery:
             options.max_message_bytes, options.retention_ms, options.retention_bytes
         )
         self._state = LogState(directory, defaults)
-        self._forgiving = forgiving
+        self._replay = Replay(self._state, forgiving=forgiving)
         self._border = 0
         self._checkpoints: dict[int, Checkpoint] = {}
-        self._rows = bytearray()
         self._end = 0
         self._stuck = False
         """Frames of the last segment cannot be reached: it is left as it is, a new one begins."""
@@ -190,17 +166,20 @@ class Recovery:
         """False: the log is cut in or before this segment."""
         segment = self._segments[i]
         following = self._segments[i + 1].base if i + 1 < len(self._segments) else None
-        self._rows.clear()
+        self._replay.begin(self._checkpoint(segment).synced_end)
         with Frames(self._files, segment) as frames:
             position = segment.base
             while position != following and not self._stuck:
+                position = self._replay.run(segment, frames, position)
+                if position == following:
+                    break
                 header = frames.header_at(position)
                 bad = header if isinstance(header, str) else None
                 if isinstance(header, FrameHeader):
                     payload = frames.payload_of(header)
                     bad = payload_damage(header, payload)
                     if bad is None:
-                        self._apply(segment, header, payload)
+                        self._replay.apply(segment, header, payload)
                         position = header.end
                         continue
                 if not self._is_corruption(i, position, header):
@@ -247,77 +226,6 @@ class Recovery:
             self._checkpoints.pop(segment.base, None)
         self._files.fsync_dir(self._directory)
 
-    # --- frames --------------------------------------------------------------------------------
-
-    def _apply(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
-        state, kind = self._state, header.kind
-        if header.version > VERSION or kind not in KIND_NAMES:
-            raise StartError(
-                f"{segment.path}: the frame at position {header.position} has format version "
-                f"{header.version}, kind {kind}: it was written by a newer Kumquat"
-            )
-        segment.newest_store_time = max(segment.newest_store_time, header.store_time)
-        if header.position >= self._checkpoints[segment.base].synced_end:
-            self._remember(header)
-        if kind == MESSAGES:
-            self._apply_messages(segment, header, payload)
-        elif kind == SEGMENT_START:
-            segment.started = header.store_time
-            next_id, cluster_id = parse_segment_start(payload)
-            state.start_segment(segment, header.base_sequence, next_id, cluster_id)
-        elif kind == SUBJECT_STATE:
-            state.restored(header.subject_id, header.base_sequence, parse_subject_state(payload))
-        elif kind == SUBJECT_CREATED:
-            state.created(header.subject_id, parse_subject_state(payload))
-        elif kind == PRODUCER_IDS:
-            state.producer_ceiling = max(state.producer_ceiling, header.base_sequence)
-        elif kind == PREAMBLE_END:
-            segment.preamble_complete = True
-            segment.preamble_end = header.end
-        elif (subject := state.subjects.by_id.get(header.subject_id)) is not None:
-            if kind == SUBJECT_DELETED:
-                state.deleted(subject)
-            elif kind == EARLIEST_RAISED:
-                state.raised(subject, header.base_sequence)
-
-    def _apply_messages(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
-        subject = self._state.subjects.by_id.get(header.subject_id)
-        if subject is None:
-            self._report(
-                segment, header.position, f"messages of unknown subject {header.subject_id}"
-            )
-            return
-        if header.base_sequence < subject.next_sequence:
-            expected = f"expected sequence {subject.next_sequence}, found {header.base_sequence}"
-            self._report(segment, header.position, f"{subject.name!r}: {expected}")
-            return
-        head = read_head(payload)
-        self._state.messages(
-            subject,
-            header.position,
-            header.length,
-            header.base_sequence,
-            header.sequences,
-            head.max_timestamp,
-        )
-        if head.producer_id >= 0:
-            last = last_of(head.base_sequence, head.record_count)
-            batch = ProducerBatch(
-                head.base_sequence, last, header.base_sequence, header.store_time, 0
-            )
-            self._state.produced(subject, head.producer_id, head.producer_epoch, batch)
-
-    def _remember(self, header: FrameHeader) -> None:
-        """A row for the checkpoint, which had not come as far as this frame."""
-        self._rows += checkpoints.ROW.pack(
-            header.position,
-            header.base_sequence,
-            header.subject_id,
-            header.length,
-            header.sequences,
-            header.kind,
-        )
-
     # --- damage --------------------------------------------------------------------------------
 
     def _step_over(
@@ -330,68 +238,33 @@ class Recovery:
         following: int | None,
     ) -> int:
         """Report the damaged frame, lay it to its subject, and give the place of the next one."""
-        self._report(segment, position, bad)
+        report(segment, position, bad)
         if isinstance(header, FrameHeader):
-            frame = checkpoints.Row(
-                position,
-                header.base_sequence,
-                header.subject_id,
-                header.length,
-                header.sequences,
-                header.kind,
-            )
+            frame = row_of(header)
         else:
             row = self._checkpoints[segment.base].row_at(position)
             if row is None or row.position != position:
                 return self._leap(segment, row, frames, following)
             frame = row
-        self._damaged(segment, frame)
+        self._replay.damaged(segment, frame)
         return position + HEADER_SIZE + frame.length
 
     def _leap(
         self,
         segment: Segment,
-        row: checkpoints.Row | None,
+        row: Row | None,
         frames: Frames,
         following: int | None,
     ) -> int:
         """On to the next place where a frame is known to begin. What was between shows as jumps in the
         sequences of its subjects."""
-        self._needs_state(segment, SEGMENT_START)
+        self._replay.needs_state(segment, "unknown")
         if row is not None:
             return row.position
         if following is not None:
             return following
         self._stuck = True
         return frames.end
-
-    def _damaged(self, segment: Segment, frame: checkpoints.Row) -> None:
-        if frame.kind == SEGMENT_START and segment not in self._state.segments:
-            state = self._state
-            state.start_segment(segment, 0, 0, state.cluster_id)
-        if frame.kind == MESSAGES:
-            subject = self._state.subjects.by_id.get(frame.subject_id)
-            if subject is not None and frame.base_sequence >= subject.next_sequence:
-                self._state.messages(
-                    subject, frame.position, frame.length, frame.base_sequence, frame.sequences, -1
-                )
-        else:
-            self._needs_state(segment, frame.kind)
-
-    def _needs_state(self, segment: Segment, kind: int) -> None:
-        if not self._forgiving:
-            raise _PreambleDamaged(
-                f"{segment.path}: a frame of kind {KIND_NAMES.get(kind, kind)!r} cannot be read"
-            )
-
-    def _report(self, segment: Segment, position: int, bad: str) -> None:
-        log.error(
-            "%s: corruption at position %d (byte %d of the file): %s",
-            segment.path,
-            position,
-            position - segment.base,
-            bad,
-        )
 
     def indexed(self, end: int) -> Segment:
         """The one segment that was given, all of it synced long ago, with the entries to index."""
@@ -421,7 +294,7 @@ class Recovery:
         active = self._state.active
         saved = self._checkpoints.get(active.base, checkpoints.NONE)
         writer = CheckpointWriter(self._files, active.checkpoint_path, saved.size)
-        message_log.resume(self._end, writer, bytes(self._rows))
+        message_log.resume(self._end, writer, bytes(self._replay.rows))
         if self._stuck:
             active.preamble_complete = True
             message_log.roll()

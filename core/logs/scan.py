@@ -7,6 +7,8 @@ a checkpoint's row may tell it.
 
 from __future__ import annotations
 
+from typing import Self
+
 from crc32c import crc32c
 
 from core.logs.files import Files
@@ -28,7 +30,7 @@ class Frames:
         self._view = memoryview(b"")
         self._start = segment.base
 
-    def __enter__(self) -> Frames:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -49,6 +51,11 @@ class Frames:
         at = header.position + HEADER_SIZE
         self._load(at, header.length)
         return self._view[at - self._start : at - self._start + header.length]
+
+    def window(self, position: int) -> tuple[memoryview, int]:
+        """What is in memory from `position` on, to be parsed in one go: a view, and where it begins."""
+        self._load(position, HEADER_SIZE)
+        return self._view, position - self._start
 
     def is_blank_from(self, position: int) -> bool:
         """Whether nothing but zeros follows: room that was reserved and never written."""

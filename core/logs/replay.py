@@ -1,0 +1,189 @@
+"""Reading frames back into the state: the other half of `apply`, used when the log is opened.
+
+`run` takes whole frames of messages, as nearly all are, in one tight loop; `apply` takes any frame;
+`damaged` takes the place of a frame that cannot be read, and makes its sequences answer with an error.
+Each of them changes LogState through the same functions as the running log.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from crc32c import crc32c
+
+from core.errors import StartError
+from core.logs.checkpoint import ROW, Row
+from core.logs.format import (
+    EARLIEST_RAISED,
+    HEADER_AND_HEAD,
+    HEADER_SIZE,
+    KIND_NAMES,
+    MAGIC,
+    MESSAGES,
+    PREAMBLE_END,
+    PRODUCER_IDS,
+    SEGMENT_START,
+    SUBJECT_CREATED,
+    SUBJECT_DELETED,
+    SUBJECT_STATE,
+    VERSION,
+    FrameHeader,
+    ProducerBatch,
+    parse_segment_start,
+    parse_subject_state,
+)
+from core.logs.producers import last_of
+from core.logs.scan import Frames
+from core.logs.segment import Segment
+from core.logs.state import LogState
+from core.records import read_head
+from core.records.batch import CRC_FROM, OVERHEAD
+
+log = logging.getLogger("kumquat.log")
+
+
+class PreambleDamaged(Exception):
+    """A frame that tells of a subject cannot be read: the segment before may know."""
+
+
+class Replay:
+    def __init__(self, state: LogState, *, forgiving: bool) -> None:
+        self.state = state
+        self.rows = bytearray()
+        """Rows for the checkpoint of the segment at hand: frames that it does not know yet."""
+        self._forgiving = forgiving
+        self._synced_end = 0
+
+    def begin(self, synced_end: int) -> None:
+        """A segment is next, whose checkpoint knows all frames below `synced_end`."""
+        self._synced_end = synced_end
+        self.rows.clear()
+
+    def run(self, segment: Segment, frames: Frames, position: int) -> int:
+        """Apply frames of messages as long as nothing is out of the ordinary.
+
+        The same as `apply` on each, in one loop over what is in memory: a segment may hold a million.
+        Gives the position of the first frame that deserves a closer look.
+        """
+        view, at = frames.window(position)
+        size, unpack, state = len(view), HEADER_AND_HEAD.unpack_from, self.state
+        subjects, synced_end, newest = state.subjects.by_id, self._synced_end, 0
+        while at + HEADER_AND_HEAD.size <= size:
+            fields = unpack(view, at)
+            magic, version, kind, _, subject_id, length, sequences, payload_crc = fields[:8]
+            base, stored, where, _, header_crc, offset, rest, _, batch_magic, crc = fields[8:18]
+            end = at + HEADER_SIZE + length
+            subject = subjects.get(subject_id)
+            if (
+                (magic, version, kind, where) != (MAGIC, VERSION, MESSAGES, position)
+                or (offset, rest, batch_magic, crc) != (base, length - OVERHEAD, 2, payload_crc)
+                or end > size
+                or subject is None
+                or subject.next_sequence != base
+                or crc32c(view[at : at + HEADER_SIZE - 4]) != header_crc
+                or crc32c(view[at + HEADER_SIZE + CRC_FROM : end]) != crc
+            ):
+                break
+            if position >= synced_end:
+                self.rows += ROW.pack(position, base, subject_id, length, sequences, kind)
+            highest, producer, epoch, first, count = fields[21:]
+            state.messages(subject, position, length, base, sequences, highest)
+            if producer >= 0:
+                batch = ProducerBatch(first, last_of(first, count), base, stored, 0)
+                state.produced(subject, producer, epoch, batch)
+            newest = max(newest, stored)
+            position += end - at
+            at = end
+        segment.newest_store_time = max(newest, segment.newest_store_time)
+        return position
+
+    def apply(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
+        """Apply a whole frame of any kind."""
+        state, kind = self.state, header.kind
+        if header.version > VERSION or kind not in KIND_NAMES:
+            raise StartError(
+                f"{segment.path}: the frame at position {header.position} has format version "
+                f"{header.version}, kind {kind}: it was written by a newer Kumquat"
+            )
+        segment.newest_store_time = max(segment.newest_store_time, header.store_time)
+        if header.position >= self._synced_end:
+            self.rows += ROW.pack(*row_of(header))
+        if kind == MESSAGES:
+            self._apply_messages(segment, header, payload)
+        elif kind == SEGMENT_START:
+            segment.started = header.store_time
+            next_id, cluster_id = parse_segment_start(payload)
+            state.start_segment(segment, header.base_sequence, next_id, cluster_id)
+        elif kind == SUBJECT_STATE:
+            state.restored(header.subject_id, header.base_sequence, parse_subject_state(payload))
+        elif kind == SUBJECT_CREATED:
+            state.created(header.subject_id, parse_subject_state(payload))
+        elif kind == PRODUCER_IDS:
+            state.producer_ceiling = max(state.producer_ceiling, header.base_sequence)
+        elif kind == PREAMBLE_END:
+            segment.preamble_complete = True
+            segment.preamble_end = header.end
+        elif (subject := state.subjects.by_id.get(header.subject_id)) is not None:
+            if kind == SUBJECT_DELETED:
+                state.deleted(subject)
+            elif kind == EARLIEST_RAISED:
+                state.raised(subject, header.base_sequence)
+
+    def _apply_messages(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
+        subject = self.state.subjects.by_id.get(header.subject_id)
+        base = header.base_sequence
+        if subject is None:
+            report(segment, header.position, f"messages of unknown subject {header.subject_id}")
+            return
+        if base < subject.next_sequence:
+            wrong = f"expected sequence {subject.next_sequence}, found {base}"
+            report(segment, header.position, f"{subject.name!r}: {wrong}")
+            return
+        head = read_head(payload)
+        self.state.messages(
+            subject, header.position, header.length, base, header.sequences, head.max_timestamp
+        )
+        if head.producer_id >= 0:
+            last = last_of(head.base_sequence, head.record_count)
+            batch = ProducerBatch(head.base_sequence, last, base, header.store_time, 0)
+            self.state.produced(subject, head.producer_id, head.producer_epoch, batch)
+
+    def damaged(self, segment: Segment, frame: Row) -> None:
+        """A frame that is known to have been there cannot be read."""
+        state = self.state
+        if frame.kind == MESSAGES:
+            subject = state.subjects.by_id.get(frame.subject_id)
+            if subject is not None and frame.base_sequence >= subject.next_sequence:
+                state.messages(
+                    subject, frame.position, frame.length, frame.base_sequence, frame.sequences, -1
+                )
+            return
+        self.needs_state(segment, KIND_NAMES.get(frame.kind, str(frame.kind)))
+        if frame.kind == SEGMENT_START:
+            state.start_segment(segment, 0, 0, state.cluster_id)
+
+    def needs_state(self, segment: Segment, what: str) -> None:
+        """Something that is not messages is lost: unless that is to be borne, look further back."""
+        if not self._forgiving:
+            raise PreambleDamaged(f"{segment.path}: a frame ({what}) cannot be read")
+
+
+def row_of(header: FrameHeader) -> Row:
+    return Row(
+        header.position,
+        header.base_sequence,
+        header.subject_id,
+        header.length,
+        header.sequences,
+        header.kind,
+    )
+
+
+def report(segment: Segment, position: int, bad: str) -> None:
+    log.error(
+        "%s: corruption at position %d (byte %d of the file): %s",
+        segment.path,
+        position,
+        position - segment.base,
+        bad,
+    )
