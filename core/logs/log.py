@@ -256,8 +256,11 @@ class MessageLog:
 
     def write_nowait(self) -> None:
         """Write all that is staged. On failure none of it has happened, and StorageError is raised."""
-        if not self._buffers:
-            return
+        if self._buffers:
+            self._write()
+            self._roll_if_full()
+
+    def _write(self) -> None:
         active = self.state.active
         offset = self.written_end - active.base
         try:
@@ -271,11 +274,6 @@ class MessageLog:
             self._torn = True
             raise self._write_failed(error) from error
         self._written()
-        if (
-            active.size >= self.options.segment_bytes
-            or active.entries >= self.options.index_max_entries
-        ):
-            self._roll_if_ready()
 
     def _written(self) -> None:
         rows, pack, dirty, add = self._rows, ROW.pack, self._dirty, self.tail.add
@@ -337,32 +335,44 @@ class MessageLog:
         subject_id = self.state.subjects.next_id
         placeholder = Subject(subject_id, state.topic_id, name, self.state.subjects.defaults)
         self._control(SUBJECT_CREATED, placeholder, 0, pack_subject_state(state))
-        return self.state.created(subject_id, state)
+        subject = self.state.created(subject_id, state)
+        self._roll_if_full()
+        return subject
 
     def delete_subject_nowait(self, subject: Subject) -> None:
         self._control(SUBJECT_DELETED, subject, subject.next_sequence)
         self.state.deleted(subject)
+        self._roll_if_full()
 
     def raise_earliest_nowait(self, subject: Subject, sequence: int) -> None:
         """Sequences below are gone: for readers now, for good when synced."""
         assert sequence <= subject.high_watermark
         self._control(EARLIEST_RAISED, subject, sequence)
         self.state.raised(subject, sequence)
+        self._roll_if_full()
 
     def raise_producer_ceiling_nowait(self, ceiling: int) -> None:
         self._control(PRODUCER_IDS, None, ceiling)
         self.state.producer_ceiling = ceiling
+        self._roll_if_full()
 
     def _control(self, kind: int, subject: Subject | None, base: int, payload: bytes = b"") -> None:
+        """Write a frame. The caller applies it and only then rolls: a new segment begins with all that
+        was written before it."""
         if self.fenced is not None:
             raise self.fenced
         self.write_nowait()
         if kind == EARLIEST_RAISED and subject and subject.generation != self.state.generation:
             self._stage_state(subject)
         self._stage(kind, subject, base, payload)
-        self.write_nowait()
+        self._write()
 
     # --- rolling -------------------------------------------------------------------------------
+
+    def _roll_if_full(self) -> None:
+        active, options = self.state.active, self.options
+        if active.size >= options.segment_bytes or active.entries >= options.index_max_entries:
+            self._roll_if_ready()
 
     def _roll_if_ready(self) -> None:
         active = self.state.active
