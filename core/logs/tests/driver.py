@@ -1,7 +1,8 @@
 """Drives a synchronous message log over the fake disk, and keeps book of what it promised.
 
-It stands where the service stands: it stages, writes, syncs in rounds, completes preambles, seals, retires old segments,
-is killed and starts again, always on the same disk and with one list of promises. Time is a counter.
+It stands where the service stands: it stages, writes, syncs in rounds, completes preambles, seals,
+retires old segments, is killed and starts again, always on the same disk and with one list of
+promises. Time is a counter.
 """
 
 import logging
@@ -11,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.errors import KumquatError
+from core.logs.index import IndexDamaged, load_head, write_index
 from core.logs.log import Appended
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
+from core.logs.retention import Retention
 from core.logs.subject import Subject
 from core.logs.sync import SyncJob
 from core.logs.tests.batches import batch, body
@@ -146,6 +149,37 @@ class Driver:
 
     def preamble(self, most: int = 1) -> bool:
         return self.log.preamble_step(most)
+
+    def seal(self) -> None:
+        """Write the index files that can be written, as the service's chores do."""
+        for segment in self.log.unindexed_segments():
+            if segment.unindexed is None:
+                self.reader.rebuild(segment, IndexDamaged("as the chores found it"))
+                segment.newest_store_time = load_head(self.files, segment).newest_store_time
+                continue
+            write_index(self.files, segment)
+            segment.unindexed, segment.rows = None, {}
+            if self.files.exists(segment.checkpoint_path):
+                self.files.unlink(segment.checkpoint_path)
+
+    def retire(self) -> bool:
+        """Delete the oldest segment if the log is over its size, as the service's retention
+        does."""
+        retention = Retention(self.log, self.reader)
+        due = retention.due_segment(self.now)
+        if due is None:
+            return False
+        segment = due[0]
+        for subject, sequence in list(retention.readable_in(segment)):
+            self.raise_earliest(subject.name, min(sequence, subject.high_watermark))
+        while self.log.unsynced_bytes and self.log.fenced is None:
+            self.sync()
+        self.log.forget_segment(segment)
+        self.reader.indexes.forget(segment)
+        for path in (segment.path, segment.index_path, segment.checkpoint_path):
+            if self.files.exists(path):
+                self.files.unlink(path)
+        return True
 
     def settle(self) -> None:
         """Complete the preamble, and sync all."""

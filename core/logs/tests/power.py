@@ -6,8 +6,8 @@ call raises `PowerCut`, which is no `Exception`, so nothing handles it by accide
 - `after_power_cut(rng)` is a new disk with what was synced and any subset of what was not (see
   `disk.py`); call it with many seeds on one cut;
 - `after_kill()` is a new disk with all that was written: the page cache outlives the process.
-Both leave the disk at hand as it was: so a test may also run its scenario once, and in `before_step` look
-at what a cut right there would leave.
+Both leave the disk at hand as it was: so a test may also run its scenario once, and in
+`before_step` look at what a cut right there would leave.
 
 Faults: `fail(Fault(...))` makes chosen calls raise, a `pwritev` after a prefix; `capacity` bounds
 the pages of all files, and then writes stop short and `reserve` gives a part, as on a full disk. A

@@ -1,13 +1,13 @@
-"""What the world outside was promised by the log, and whether a log that was opened again keeps it.
+"""What the world outside was promised by the log, and whether a log that was opened again keeps
+it.
 
-The model in the fault tests: it knows nothing of files, segments or indexes. A promise begins when the log says that
-something is synced: then it must be there for good, at its place, with its bytes. What was only tried may be there
-after a fault or not; what nobody tried must not be there.
+The model in the fault tests: it knows nothing of files, segments or indexes. A promise begins when
+the log says that something is synced: then it must be there for good, at its place, with its
+bytes. What was only tried may be there after a fault or not; what nobody tried must not be there.
 """
 
 from dataclasses import dataclass, field
 
-from core.errors import KumquatError
 from core.logs.log import MessageLog
 from core.logs.reader import Reader
 from core.logs.subject import Subject
@@ -81,8 +81,9 @@ def read_all(reader: Reader, subject: Subject) -> dict[int, bytes]:
         assert batches, f"{subject.name}: nothing to read at {at}"
         for data in batches:
             head = read_head(data)
-            inside = head.base_offset <= at < head.base_offset + head.record_count
-            assert inside and (head.base_offset == at or not found), f"{subject.name}: gap at {at}"
+            assert head.base_offset <= at, f"{subject.name}: nothing holds {at}"
+            assert head.base_offset == at or not found, f"{subject.name}: {at} comes twice"
+            assert head.base_offset + head.record_count > at, f"{subject.name}: {at} comes twice"
             found[head.base_offset] = body(data)
             at = head.base_offset + head.record_count
     assert at == subject.high_watermark or not found
@@ -92,6 +93,3 @@ def read_all(reader: Reader, subject: Subject) -> dict[int, bytes]:
 def _count(content: bytes) -> int:
     """The number of records in a batch without its first 16 bytes."""
     return read_head(bytes(16) + content).record_count
-
-
-__all__ = ["KumquatError", "Promises", "Told", "read_all"]

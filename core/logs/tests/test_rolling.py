@@ -1,0 +1,82 @@
+"""Rolling in the middle of something: what a frame says must not fall between two segments.
+
+The write that takes a segment past its size rolls it. Whatever that write was, a start from the
+newest segment alone, which is all that retention may leave, must know it.
+"""
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from core.logs.tests.driver import Driver
+from core.logs.tests.power import Fault
+
+
+def about_to_roll() -> Driver:
+    """A log whose next write rolls the segment."""
+    driver = Driver(segment_bytes=6000)
+    driver.create("first")
+    driver.settle()
+    driver.append("first", 4000)
+    driver.settle()
+    driver.log.options = type(driver.options)(
+        directory=driver.options.directory, segment_bytes=1000
+    )
+    return driver
+
+
+def start_from_newest(driver: Driver) -> None:
+    driver.settle()
+    driver.seal()
+    before = len(driver.log.state.segments)
+    driver.log.options = replace(driver.options, total_bytes=1)
+    while driver.log.state.segments[:-1]:
+        assert driver.retire()
+    assert before > 1, "nothing was rolled"
+    driver.start()
+    assert not driver.errors
+    driver.check()
+
+
+def test_a_subject_created_by_the_write_that_rolls_is_not_lost() -> None:
+    driver = about_to_roll()
+    driver.create("second")
+    driver.append("second", 10)
+    start_from_newest(driver)
+    assert "second" in driver.log.state.subjects.by_name
+
+
+def test_producer_ids_taken_by_the_write_that_rolls_are_not_given_twice() -> None:
+    driver = about_to_roll()
+    driver.take_producer_ids()
+    start_from_newest(driver)
+    assert driver.log.state.producer_ceiling == 1000
+
+
+def test_an_earliest_raised_by_the_write_that_rolls_stays() -> None:
+    driver = about_to_roll()
+    driver.raise_earliest("first", 1)
+    start_from_newest(driver)
+    assert driver.subject("first").earliest == 1
+
+
+def test_a_subject_deleted_by_the_write_that_rolls_stays_dead() -> None:
+    driver = about_to_roll()
+    driver.create("second")
+    driver.settle()
+    driver.delete("first")
+    start_from_newest(driver)
+    assert list(driver.log.state.subjects.by_name) == ["second"]
+
+
+@pytest.mark.parametrize("operation", ["create", "reserve", "pwritev"])
+def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> None:
+    twin, driver = about_to_roll(), about_to_roll()
+    twin.append("first", 100)
+    driver.files.fail(Fault(operation, errno.ENOSPC, name=twin.log.state.active.path.name))
+    driver.append("first", 100)
+    assert len(driver.log.state.segments) == 1
+    driver.append("first", 100)
+    assert len(driver.log.state.segments) == 2
+    start_from_newest(driver)
