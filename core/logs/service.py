@@ -22,7 +22,7 @@ from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
 from core.logs.folder import Folder
 from core.logs.index import IndexDamaged, load_head, write_index
-from core.logs.log import Appended, Callback, MessageLog
+from core.logs.log import Callback, MessageLog
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
@@ -30,6 +30,7 @@ from core.logs.retention import Retention
 from core.logs.segment import Segment
 from core.logs.subject import Subject, Subjects
 from core.logs.tail import Batch
+from core.logs.writer import Appended
 
 log = logging.getLogger("kumquat.log")
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from core.errors import KumquatError
 from core.logs.index import IndexDamaged, load_head, write_index
-from core.logs.log import Appended
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
@@ -23,6 +22,7 @@ from core.logs.sync import SyncJob
 from core.logs.tests.batches import batch, body
 from core.logs.tests.power import FakeFiles
 from core.logs.tests.promises import Promises, Told
+from core.logs.writer import Appended
 
 DATA = Path("/data")
 OPTIONS = LogOptions(

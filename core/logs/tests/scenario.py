@@ -37,9 +37,9 @@ class Scenario:
             (6, self.append_idempotent),
             (12, self.driver.sync),
             (3, self.append_during_sync),
-            (6, self.driver.preamble),
-            (3, self.driver.seal),
-            (2, self.driver.retire),
+            (9, self.preamble),
+            (5, self.driver.seal),
+            (4, self.driver.retire),
             (2, self.create),
             (1, self.delete),
             (2, self.raise_earliest),
@@ -57,6 +57,9 @@ class Scenario:
         for _, action in self.rng.choices(self.actions, weights, k=count):
             action()
         self.driver.settle()
+
+    def preamble(self) -> None:
+        self.driver.preamble(self.rng.randrange(1, 6))
 
     def _name(self) -> str:
         return self.rng.choice(sorted(self.driver.log.state.subjects.by_name))

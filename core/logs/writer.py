@@ -1,0 +1,244 @@
+"""Staging frames and writing them: what happens between a batch's arrival and the page cache.
+
+Messages are applied to the state when they are staged, since the next batch of a burst builds on them;
+so each staged frame carries what is needed to undo that. One pwritev writes all that is staged. If it
+fails, for want of room or otherwise, all of it is undone, the file is cut back before the next write,
+and the caller tells each producer. Room on disk is reserved ahead, so that a full disk shows before
+bytes are written and never in a sync.
+
+This is the hottest code of the broker: nothing here is per record, and a frame costs a few microseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from core.errors import InvalidTimestamp, MessageTooLarge, StorageError
+from core.logs.checkpoint import ROW
+from core.logs.files import Buffer, Files
+from core.logs.format import (
+    HEADER_SIZE,
+    MESSAGES,
+    SUBJECT_STATE,
+    ProducerBatch,
+    pack_header,
+    pack_subject_state,
+)
+from core.logs.options import LogOptions
+from core.logs.producers import ProducerState, check_sequence, last_of
+from core.logs.state import LogState
+from core.logs.subject import Subject
+from core.logs.tail import Batch, Tail, keep
+from core.records.batch import LOG_APPEND_TIME, BatchHead, check, stamp, stamp_append_time
+
+log = logging.getLogger("kumquat.log")
+
+
+class Appended(NamedTuple):
+    base_sequence: int
+    log_append_time: int
+    """-1, unless the subject's timestamps are those of the log."""
+    end: int
+    """Position behind the frame: the batch is durable when the log is synced up to there."""
+
+
+Undo = tuple[int, ProducerState | None]
+"""The producer of a batch, -1 for none, and what was known of it before."""
+Staged = tuple[int, Subject | None, int, int, int, int, Batch | None, int, Undo]
+"""A frame to be written: kind, subject, position, base sequence, payload length, sequences, the batch
+for the tail and the memory that it holds, and what undoes it."""
+_NO_UNDO: Undo = (-1, None)
+
+
+class Writer:
+    """Writes into the active segment."""
+
+    def __init__(
+        self, state: LogState, files: Files, options: LogOptions, now_ms: Callable[[], int]
+    ) -> None:
+        self.tail = Tail(options.tail_bytes)
+        self.synced_end = 0
+        """All below is on disk, and readers may see it."""
+        self.written_end = 0
+        self.fenced: StorageError | None = None
+        """Set when nothing may be written any more."""
+        self.fd = -1
+        self.rows = bytearray()
+        """Rows for the checkpoint: what was written since the last sync began."""
+        self.dirty: dict[Subject, int] = {}
+        """Subjects with unsynced messages, and their next sequence as written."""
+        self._state = state
+        self._files = files
+        self._options = options
+        self._now_ms = now_ms
+        self._staged: list[Staged] = []
+        self._buffers: list[Buffer] = []
+        self._staged_end = 0
+        self._reserved = 0
+        """How far into the active segment there is room on disk."""
+        self._failing = False
+        """The last write failed, and may have left bytes behind the written end."""
+
+    def use(self, fd: int, end: int) -> None:
+        """Go on in the active segment, open as `fd`, behind `end`."""
+        assert not self._staged
+        self.fd = fd
+        self._state.active.end = self.written_end = self._staged_end = end
+        self._reserved = end - self._state.active.base
+
+    # --- staging -------------------------------------------------------------------------------
+
+    def append_nowait(self, subject: Subject, batch: memoryview) -> Appended:
+        """Check and stage a batch, stamping its offsets in place; or give the original's place if it
+        repeats one. The buffer behind `batch` belongs to the log from here on."""
+        if self.fenced is not None:
+            raise self.fenced
+        config = subject.config
+        if len(batch) > config.max_message_bytes:
+            raise MessageTooLarge(
+                f"a batch of {len(batch)} bytes is larger than max.message.bytes "
+                f"({config.max_message_bytes}) of {subject.name!r}"
+            )
+        head = check(batch)
+        producer = head[9]
+        before: ProducerState | None = None
+        if producer >= 0 and subject.producers is not None:
+            before = subject.producers.get(producer)
+            original = check_sequence(before, head)
+            if original is not None:
+                append_time = original.store_time if config.log_append_time else -1
+                return Appended(original.base_sequence, append_time, original.end)
+        return self._stage_batch(subject, batch, head, producer, before)
+
+    def _stage_batch(
+        self,
+        subject: Subject,
+        batch: memoryview,
+        head: BatchHead,
+        producer: int,
+        before: ProducerState | None,
+    ) -> Appended:
+        now = self._now_ms()
+        state = self._state
+        base, length = subject.next_sequence, len(batch)
+        crc, highest, count, append_time = head[4], head[8], head[12], -1
+        if subject.config.log_append_time:
+            append_time = highest = now
+            crc = stamp_append_time(batch, now)
+        elif head[5] & LOG_APPEND_TIME:
+            raise InvalidTimestamp("a producer may not send batches of log append time")
+        stamp(batch, base)
+        if subject.generation != state.generation:
+            self.stage_state(subject)
+        position = self._staged_end
+        end = self._staged_end = position + HEADER_SIZE + length
+        kept, held = keep(batch)
+        header = pack_header(
+            MESSAGES, subject.id, length, count, crc, base, now, position, self.synced_end
+        )
+        self._buffers += (header, kept)
+        undo = (producer, before)
+        self._staged.append((MESSAGES, subject, position, base, length, count, kept, held, undo))
+        state.messages(subject, position, length, base, count, highest)
+        if producer >= 0:
+            first = head.base_sequence
+            batch_of = ProducerBatch(first, last_of(first, count), base, now, end)
+            state.produced(subject, producer, head.producer_epoch, batch_of)
+        return Appended(base, append_time, end)
+
+    def stage(self, kind: int, subject: Subject | None, base: int, payload: bytes = b"") -> None:
+        """Stage a frame that carries no messages; the caller applies it once it is written."""
+        position, length = self._staged_end, len(payload)
+        subject_id = subject.id if subject is not None else 0
+        crc, now = crc32c(payload), self._now_ms()
+        header = pack_header(kind, subject_id, length, 0, crc, base, now, position, self.synced_end)
+        self._buffers += (header, payload)
+        self._staged_end = position + HEADER_SIZE + length
+        self._staged.append((kind, subject, position, base, length, 0, None, 0, _NO_UNDO))
+
+    def stage_state(self, subject: Subject) -> None:
+        """The subject's state, before the first frame in this segment that touches it."""
+        subject.forget_producers(self._now_ms() - self._options.producer_id_expiration_ms)
+        payload = pack_subject_state(subject.state())
+        self.stage(SUBJECT_STATE, subject, subject.next_sequence, payload)
+        self._state.touch(subject)
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def write_nowait(self) -> bool:
+        """Write all that is staged; False if that is nothing. On failure none of it has happened, and
+        StorageError is raised."""
+        if not self._buffers:
+            return False
+        base = self._state.active.base
+        try:
+            if self._failing:
+                self._cut_back()
+            if self._staged_end - base > self._reserved:
+                self._reserve(self._staged_end - base)
+            self._files.pwritev(self.fd, self._buffers, self.written_end - base)
+        except OSError as error:
+            self._undo_staged()
+            raise self._failed(error) from error
+        if self._failing:
+            self._failing = False
+            log.warning("%s can be written again", self._state.active.path)
+        self._written()
+        return True
+
+    def _written(self) -> None:
+        rows, pack, dirty, add = self.rows, ROW.pack, self.dirty, self.tail.add
+        for kind, subject, position, base, length, sequences, kept, held, _ in self._staged:
+            rows += pack(position, base, subject.id if subject else 0, length, sequences, kind)
+            if kept is not None and subject is not None:
+                dirty[subject] = base + sequences
+                add(position, kept, held)
+        active = self._state.active
+        active.end = self.written_end = self._staged_end
+        active.newest_store_time = max(active.newest_store_time, self._now_ms())
+        self._buffers = []
+        self._staged = []
+
+    def _undo_staged(self) -> None:
+        state = self._state
+        for kind, subject, _, base, _, _, _, _, (producer, before) in reversed(self._staged):
+            if kind == MESSAGES and subject is not None:
+                state.unmessages(subject, base)
+                if producer >= 0:
+                    state.unproduced(subject, producer, before)
+            elif kind == SUBJECT_STATE and subject is not None:
+                state.untouch(subject)
+        self._buffers = []
+        self._staged = []
+        self._staged_end = self.written_end
+
+    def _failed(self, error: OSError) -> StorageError:
+        if not self._failing:
+            self._failing = True
+            path = self._state.active.path
+            log.error("cannot write to %s: %s; producers are refused until it works", path, error)
+        return StorageError(f"the message log cannot be written: {error.strerror or error}")
+
+    def _cut_back(self) -> None:
+        """Cut off what a failed write may have left, so that it is never taken for a frame."""
+        offset = self.written_end - self._state.active.base
+        self._files.truncate(self.fd, offset)
+        self._reserved = offset
+
+    def _reserve(self, need: int) -> None:
+        """Make room on disk up to `need`; and for a while to come, if there is so much."""
+        options = self._options
+        limit = options.segment_bytes + options.segment_bytes // 16
+        ahead = max(need, min(self._reserved + options.reserve_bytes, limit))
+        try:
+            self._files.reserve(self.fd, self._reserved, ahead - self._reserved)
+        except OSError:
+            if ahead == need:
+                raise
+            ahead = need
+            self._files.reserve(self.fd, self._reserved, ahead - self._reserved)
+        self._reserved = ahead
