@@ -10,8 +10,9 @@ quick:
 
 What makes it safe: a length must fit in the bytes left before anything is sliced, and a count times
 the smallest possible size of an element must fit before anything is built, so that no more is
-allocated than a small multiple of the frame. `end` is the end of the frame, or, inside a
-tagged field, of that field. Strings and bytes are copied out; records stay views of the frame.
+allocated than a small multiple of the frame; and one message has a million elements at the most.
+`end` is the end of the frame, or, inside a tagged field, of that field. Strings and bytes are
+copied out; records stay views of the frame.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.wire.errors import WireError
 from gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
-from gateway.wire.source import Source
+from gateway.wire.source import Source, run_path
 from gateway.wire.varint import finish_uvarint, read_uvarint
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from gateway.wire.declare import Field
 
 SIZES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
-ARRAY_FORMATS = "bhHiIqd"
+ARRAY_FORMATS = frozenset("bhHiIqd")
+# Elements in one message that are decoded one by one. A struct takes up to forty times the memory of
+# its bytes; with this no frame, however large, can ask for more than some two hundred megabytes.
+MAX_ELEMENTS = 1_000_000
 
 
 def bad_size(size: int, left: int) -> WireError:
@@ -65,6 +69,16 @@ def smallest(node: Any) -> int:
     return SIZES[FORMATS[id(node)]]
 
 
+def holds_elements(node: Any) -> bool:
+    """True when there is an array in it whose elements are decoded one by one."""
+    if isinstance(node, Version):
+        subs = [*(sub.subcon for sub in node.subcons), *node.tagged_subcons.values()]
+        return any(holds_elements(sub) for sub in subs)
+    if isinstance(node, Perhaps):
+        return holds_elements(node.subcon)
+    return isinstance(node, Many) and FORMATS.get(id(node.element)) not in ARRAY_FORMATS
+
+
 class Decoder:
     """Emits the code; `pending` are the fixed-size items read by the next unpack."""
 
@@ -81,6 +95,8 @@ class Decoder:
         with out.block("if buf.__class__ is not memoryview:"):
             out.line("buf = memoryview(buf)")
         out.line("end = len(buf)")
+        if holds_elements(self.root):
+            out.line(f"room = {MAX_ELEMENTS}")
         message = self.structure(self.root)
         out.line(f"return {message}, pos")
         return out.compile("decode", "pos")
@@ -95,8 +111,7 @@ class Decoder:
             return
         formats = "".join(fmt for fmt, _, _ in self.pending)
         targets = ", ".join(target for _, target, _ in self.pending)
-        first, last = self.pending[0][2], self.pending[-1][2]
-        path = first if first == last else f"{first}…{last.rpartition('.')[2]}"
+        path = run_path([path for _, _, path in self.pending])
         if formats == "B":
             self.out.line(f"{targets} = buf[pos]", path)
             self.out.line("pos += 1")
@@ -107,9 +122,9 @@ class Decoder:
             self.out.line(f"pos += {size}")
         self.pending.clear()
 
-    def size(self, node: Text | Blob | Many, prefix: str) -> str:
-        """Read a length or count; the variable holds it, or -1 for null."""
-        name = self.out.fresh(prefix)
+    def size(self, node: Text | Blob | Many) -> str:
+        """Read a length or count; the variable holds it as it was sent: compact is one more."""
+        name = self.out.fresh("n")
         plain = "h" if isinstance(node, Text) else "i"
         self.take("B" if node.compact else plain, name)
         self.flush()
@@ -119,7 +134,6 @@ class Decoder:
                 if isinstance(node, Text):
                     with self.out.block(f"if {name} > {MAX_STRING + 1}:"):
                         self.out.line(f'raise WireError(f"string of {{{name} - 1}} bytes")')
-            self.out.line(f"{name} -= 1")
         return name
 
     # -- values ------------------------------------------------------------------------------
@@ -173,15 +187,15 @@ class Decoder:
 
     def sized(self, node: Text | Blob, target: str, convert: str) -> None:
         out = self.out
-        n = self.size(node, "n")
+        n = self.size(node)
         if node.nullable:
-            out.line(f"if {n} == -1:")
+            out.line(f"if {n} == {0 if node.compact else -1}:")
             out.line(f"    {target} = None")
             out.line("else:")
             out.indent += 1
-        out.line(f"q = pos + {n}")
+        out.line(f"q = pos + {n}{' - 1' if node.compact else ''}")
         with out.block("if not pos <= q <= end:"):
-            out.line(f"raise bad_size({n}, end - pos)")
+            out.line("raise bad_size(q - pos, end - pos)")
         out.line(f"{target} = buf[pos:q]{convert}")
         out.line("pos = q")
         if node.nullable:
@@ -189,7 +203,9 @@ class Decoder:
 
     def array(self, node: Many, target: str) -> None:
         out = self.out
-        n = self.size(node, "n")
+        n = self.size(node)
+        if node.compact:
+            out.line(f"{n} -= 1")
         if node.nullable:
             out.line(f"if {n} == -1:")
             out.line(f"    {target} = None")
@@ -198,8 +214,8 @@ class Decoder:
         least = smallest(node.element)
         with out.block(f"if not 0 <= {n} * {least} <= end - pos:"):
             out.line(f"raise bad_size({n}, end - pos)")
-        fmt = FORMATS.get(id(node.element), "")
-        if fmt and fmt in ARRAY_FORMATS:
+        fmt = FORMATS.get(id(node.element))
+        if fmt in ARRAY_FORMATS:
             out.constant("unpack_many", unpack_many)
             out.line(f'{target} = unpack_many(f">{{{n}}}{fmt}", buf, pos) if {n} else []')
             out.line(f"pos += {n} * {least}")
@@ -211,9 +227,14 @@ class Decoder:
     def elements(self, node: Many, target: str, n: str) -> None:
         out = self.out
         items = out.fresh("a")
+        out.line(f"room -= {n}")
+        with out.block("if room < 0:"):
+            out.line(f'raise WireError("more than {MAX_ELEMENTS} elements")')
         out.line(f"{items} = {target} = []")
-        with out.block(f"for _ in range({n}):"):
+        # For the one or two elements that are usual, quicker than making a range.
+        with out.block(f"while {n}:"):
             out.path[-1] += "[]"
+            out.line(f"{n} -= 1")
             if isinstance(node.element, Version):
                 made = self.structure(node.element)
             else:

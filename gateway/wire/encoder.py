@@ -12,6 +12,7 @@ and then the caller's own buffers follow as they are, ready for one scatter-gath
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,11 @@ from gateway.wire.declare import ZERO_UUID
 from gateway.wire.decoder import ARRAY_FORMATS
 from gateway.wire.errors import WireError
 from gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
-from gateway.wire.source import Source
+from gateway.wire.source import Source, run_path
 from gateway.wire.varint import ONE_BYTE, uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gateway.wire.declare import Field
 
@@ -99,8 +100,7 @@ class Encoder:
         if items:
             formats = "".join(fmt for fmt, _, _ in items)
             values = ", ".join(value for _, value, _ in items if value)
-            first, last = items[0][2], items[-1][2]
-            path = first if first == last else f"{first}…{last.rpartition('.')[2]}"
+            path = run_path([path for _, _, path in items])
             if formats.strip("x") == "":
                 self.out.line(f"parts.append({bytes(len(formats))!r})")
             else:
@@ -152,85 +152,87 @@ class Encoder:
             self.out.line(f"{name} = {expression}")
             self.structure(node, name)
         else:
-            self.put(FORMATS[id(node)], expression)
+            fmt = FORMATS[id(node)]
+            if fmt == "16s":
+                # struct would pad or cut a wrong length without a word.
+                with self.out.block(f"if len({expression}) != 16:"):
+                    self.out.line('raise WireError("a uuid has sixteen bytes")')
+            self.put(fmt, expression)
 
-    def null_guard(self, node: Text | Blob | Many, value: str, n: str, empty: str) -> None:
-        """Open the branch for a value that is there; null has been dealt with before it."""
+    @contextmanager
+    def null_apart(self, node: Text | Blob | Many, value: str) -> Iterator[None]:
+        """Write null; the code within is for a value that is there.
+
+        Where null is not allowed it fails by itself, having neither a length nor `encode`.
+        """
+        if not node.nullable:
+            yield
+            return
+        fmt = "B" if node.compact else "h" if isinstance(node, Text) else "i"
         with self.out.block(f"if {value} is None:"):
-            if node.nullable:
-                self.out.line(f"{n} = {0 if node.compact else -1}; {value} = {empty}")
-            else:
-                self.out.line('raise WireError("null, but not nullable")')
+            self.flush(fmt, "0" if node.compact else "-1", keep=True)
+        with self.out.block("else:"):
+            yield
 
     def text(self, node: Text, expression: str) -> None:
         out = self.out
         s, n = out.fresh("s"), out.fresh("n")
-        more = " + 1" if node.compact else ""
-        if node.nullable:
-            out.line(f"{s} = {expression}")
-            self.null_guard(node, s, n, 'b""')
-            out.line("else:")
-            out.indent += 1
+        out.line(f"{s} = {expression}")
+        with self.null_apart(node, s):
             out.line(f"{s} = {s}.encode()")
-        else:
-            out.line(f"{s} = {expression}.encode()")
-        out.line(f"{n} = len({s}){more}")
-        with out.block(f"if {n} > {MAX_STRING + node.compact}:"):
-            out.line(f'raise WireError(f"string of {{len({s})}} bytes")')
-        if node.nullable:
-            out.indent -= 1
-        self.size(node, n)
-        out.line(f"parts.append({s})")
+            out.line(f"{n} = len({s}){' + 1' if node.compact else ''}")
+            if node.compact:
+                with out.block(f"if {n} > {MAX_STRING + 1}:"):
+                    out.line(f'raise WireError(f"string of {{{n} - 1}} bytes")')
+            self.size(node, n)
+            out.line(f"parts.append({s})")
 
     def blob(self, node: Blob, expression: str) -> None:
         out = self.out
         s, n = out.fresh("s"), out.fresh("n")
         out.line(f"{s} = {expression}")
-        self.null_guard(node, s, n, 'b""')
-        with out.block("else:"):
+        with self.null_apart(node, s):
             out.line(f"{n} = len({s}){' + 1' if node.compact else ''}")
-        self.size(node, n)
-        out.line(f"parts.append({s})")
+            self.size(node, n)
+            out.line(f"parts.append({s})")
 
     def records(self, node: Blob, expression: str) -> None:
         out = self.out
         s, n = out.fresh("s"), out.fresh("n")
         more = " + 1" if node.compact else ""
         out.line(f"{s} = {expression}")
-        self.null_guard(node, s, n, "()")
-        with out.block(f"elif {s}.__class__ is list:"):
-            out.line(f"{n} = sum(map(len, {s})){more}")
-        with out.block("else:"):
-            out.line(f"{n} = len({s}){more}")
-            out.line(f"{s} = ({s},)")
-        self.size(node, n)
-        with out.block(f"if {n} > {int(node.compact)}:"):
-            out.line('buffers.append(b"".join(parts))')
-            out.line("parts = []")
-            out.line(f"buffers += {s}")
+        with self.null_apart(node, s):
+            with out.block(f"if {s}.__class__ is list:"):
+                out.line(f"{n} = sum(map(len, {s})){more}")
+            with out.block("else:"):
+                out.line(f"{n} = len({s}){more}")
+                out.line(f"{s} = ({s},)")
+            self.size(node, n)
+            with out.block(f"if {n} > {int(node.compact)}:"):
+                out.line('buffers.append(b"".join(parts))')
+                out.line("parts = []")
+                out.line(f"buffers += {s}")
 
     def array(self, node: Many, expression: str) -> None:
         out = self.out
         a, n = out.fresh("a"), out.fresh("n")
         out.line(f"{a} = {expression}")
-        self.null_guard(node, a, n, "()")
-        with out.block("else:"):
+        with self.null_apart(node, a):
             out.line(f"{n} = len({a}){' + 1' if node.compact else ''}")
-        self.size(node, n)
-        with out.block(f"if {a}.__class__ is Encoded:"):
-            out.line(f"parts.append({a}.payload)")
-        fmt = FORMATS.get(id(node.element), "")
-        if fmt and fmt in ARRAY_FORMATS:
-            with out.block(f"elif {a}:"):
-                out.line(f'parts.append(pack(f">{{len({a})}}{fmt}", *{a}))')
-        else:
-            with out.block("else:"):
-                self.elements(node, a)
+            self.size(node, n)
+            self.elements(node, a)
 
     def elements(self, node: Many, a: str) -> None:
         out = self.out
+        fmt = FORMATS.get(id(node.element))
+        if fmt in ARRAY_FORMATS:
+            with out.block(f"if {a}:"):
+                out.line(f'parts.append(pack(f">{{len({a})}}{fmt}", *{a}))')
+            return
+        with out.block(f"if {a}.__class__ is Encoded:"):
+            out.line(f"parts.append({a}.payload)")
         item = out.fresh("m")
-        with out.block(f"for {item} in {a}:"):
+        with out.block("else:"), out.block(f"for {item} in {a}:"):
             out.path[-1] += "[]"
             if isinstance(node.element, Version):
                 self.structure(node.element, item)

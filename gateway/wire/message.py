@@ -205,10 +205,12 @@ def _constructor(structure: Structure) -> Callable[..., None]:
     for field in structure.fields:
         name = field.name
         if field.type.default_is_fresh:
-            nested = field.type.structure
-            defaults[f"make_{name}"] = list if nested is None else nested.cls
+            fresh = "[]"
+            if field.type.structure is not None:
+                fresh = f"{field.type.structure.name}()"
+                defaults[field.type.structure.name] = field.type.structure.cls
             parameters.append(f"{name}=FRESH")
-            body.append(f"    self.{name} = make_{name}() if {name} is FRESH else {name}")
+            body.append(f"    self.{name} = {fresh} if {name} is FRESH else {name}")
         else:
             parameters.append(f"{name}={field.type.default_value()!r}")
             body.append(f"    self.{name} = {name}")

@@ -32,6 +32,15 @@ FAILURES = (
 )
 
 
+def run_path(paths: list[str]) -> str:
+    """One path for fields that are read or written together: `topics[].(partition, offset)`."""
+    if len(set(paths)) == 1:
+        return paths[0]
+    parent = paths[0].rpartition(".")[0]
+    names = ", ".join(path.rpartition(".")[2] for path in paths)
+    return f"{parent}.({names})" if parent else f"({names})"
+
+
 class Source:
     def __init__(self, title: str, head: str) -> None:
         self.title = title
