@@ -83,7 +83,7 @@ def check(batch: memoryview) -> BatchHead:
     if size < HEAD_SIZE:
         if size > 16 and batch[16] < CURRENT_MAGIC:
             raise InvalidRecord(_old_magic(batch[16]))
-        raise CorruptMessage(f"a batch of {size} bytes is shorter than its head of {HEAD_SIZE}")
+        raise InvalidRecord(f"{size} bytes are no whole batch: its head alone has {HEAD_SIZE}")
     fields = HEAD.unpack_from(batch)
     head: BatchHead = tuple.__new__(BatchHead, fields)
     if fields[3] != CURRENT_MAGIC:
@@ -113,9 +113,11 @@ def _old_magic(magic: int) -> str:
 
 def _wrong_length(head: BatchHead, size: int) -> CorruptMessage | InvalidRecord:
     whole = head.length + OVERHEAD
-    if HEAD_SIZE <= whole < size:
+    if whole < HEAD_SIZE:
+        return CorruptMessage(f"the batch says {whole} bytes, its head alone has {HEAD_SIZE}")
+    if whole < size:
         return InvalidRecord(f"{size - whole} bytes follow the batch: one batch a partition")
-    return CorruptMessage(f"the batch says {whole} bytes, the request holds {size}")
+    return InvalidRecord(f"no whole batch: it says {whole} bytes, the request holds {size}")
 
 
 def _check_attributes(head: BatchHead) -> None:
