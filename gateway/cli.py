@@ -64,11 +64,18 @@ def version() -> str:
 
 def _parser() -> _Parser:
     from gateway.config import OPTIONS
+    from gateway.options import show
 
     parser = _Parser(prog="kumquat", description="A message broker for Kafka clients.")
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    serve = commands.add_parser("serve", help="run the broker until SIGTERM or SIGINT")
+    serve = commands.add_parser(
+        "serve",
+        help="run the broker until SIGTERM or SIGINT",
+        usage="kumquat serve [--config FILE] [--OPTION VALUE …]",
+        epilog="Every option is also a line of the properties file (message.max.bytes=…) and a "
+        "variable (KUMQUAT_MESSAGE_MAX_BYTES).",
+    )
     serve.add_argument("--config", type=Path, metavar="FILE", help="a properties file of options")
     serve.add_argument(
         "--set", action=_Given, dest="given", metavar="NAME=VALUE", help="any option, by its name"
@@ -77,9 +84,15 @@ def _parser() -> _Parser:
         "--hints", action="store_true", help="show three lines to paste that try the broker"
     )
     for option in OPTIONS.values():
-        shown = option.doc.replace("%", "%%")
+        default = show(option.default)
+        doc = f"{option.doc} Default: {default}" if default else option.doc
         serve.add_argument(
-            option.flag, action=_Given, dest="given", const=option.name, metavar="VALUE", help=shown
+            option.flag,
+            action=_Given,
+            dest="given",
+            const=option.name,
+            metavar="VALUE",
+            help=doc.replace("%", "%%"),
         )
     dump = commands.add_parser("dump", help="show what is in a log or index file")
     dump.add_argument("file", type=Path, metavar="FILE")
@@ -123,9 +136,10 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
         config = load(parsed.config, os.environ, parsed.given or ())
         set_up_logging(config.logging_level)
 
+        from gateway.hints import show_hints
         from gateway.server import run_broker
 
-        return run_broker(config)
+        return run_broker(config, show_hints if parsed.hints else None)
     except (ConfigError, StartError, StoreError, OSError) as error:
         return _refuse(str(error))
 

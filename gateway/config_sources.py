@@ -25,12 +25,12 @@ from pathlib import Path
 
 from gateway.config import OPTIONS, BrokerConfig
 from gateway.foreign_options import why_foreign
-from gateway.options import ENVIRONMENT_PREFIX, ConfigError, Option
+from gateway.options import ENVIRONMENT_PREFIX, ConfigError, Option, variable_of
 
 _NAMES: dict[str, Option] = {
     name: option for option in OPTIONS.values() for name in (option.name, *option.aliases)
 }
-_VARIABLES = {ENVIRONMENT_PREFIX + name.upper().replace(".", "_"): name for name in _NAMES}
+_VARIABLES = {variable_of(name): name for name in _NAMES}
 _NOT_OURS = re.compile(r"KUMQUAT_(SERVICE_|PORT$|PORT_[0-9]+_)", re.ASCII)
 
 

@@ -45,15 +45,16 @@ class Option:
     def flag(self) -> str:
         return "--" + self.name.replace(".", "-")
 
-    @property
-    def variable(self) -> str:
-        return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
-
 
 def option(name: str, default: T, kind: Kind[T], doc: str, *, aliases: tuple[str, ...] = ()) -> T:
     """A field of BrokerConfig."""
     declared = Option(name, name.replace(".", "_"), default, kind, doc, aliases)
     return field(default=default, metadata={"option": declared})
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of an option."""
+    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
 
 
 def show(value: object) -> str | None:

@@ -22,7 +22,7 @@ from gateway.broker import Broker
 from gateway.cli import version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gateway.config import BrokerConfig
 
@@ -32,12 +32,15 @@ GC_THRESHOLD = 20_000
 logger = logging.getLogger(__name__)
 
 
-def run_broker(config: BrokerConfig) -> int:
-    """Serve until a signal comes; the exit code of the process. StartError: it cannot even begin."""
+def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = None) -> int:
+    """Serve until a signal comes; the exit code of the process. StartError: it cannot even begin.
+
+    `on_ready` is called with the address of the first listener, once clients can connect.
+    """
     sockets = bind(config.listeners)
     broker = Broker.open(config)
     try:
-        trio.run(_serve, broker, sockets)
+        trio.run(_serve, broker, sockets, on_ready)
     except BaseExceptionGroup as group:
         start, rest = group.split(StartError)
         if start is not None and rest is None:
@@ -53,7 +56,9 @@ def _first(group: BaseExceptionGroup[StartError]) -> StartError:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _serve(broker: Broker, sockets: Sequence[socket.socket]) -> None:
+async def _serve(
+    broker: Broker, sockets: Sequence[socket.socket], on_ready: Callable[[str], None] | None
+) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(_obey_signals, broker, nursery.cancel_scope)
         async with trio.open_nursery() as serving:
@@ -61,6 +66,8 @@ async def _serve(broker: Broker, sockets: Sequence[socket.socket]) -> None:
             _settle_memory()
             addresses = ", ".join(map(_show, sockets))
             logger.info("kumquat %s ready on %s", version(), addresses)
+            if on_ready is not None:
+                on_ready(_show(sockets[0]))
         nursery.cancel_scope.cancel()
 
 

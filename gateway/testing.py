@@ -110,10 +110,13 @@ class TestBroker:
 
     def stop(self) -> int:
         """Asks it to stop (SIGTERM), waits until it has, and gives its exit code."""
-        process = self._running()
-        process.send_signal(signal.SIGTERM)
+        self._running().send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Waits until it has ended by itself or by a signal, and gives its exit code."""
         try:
-            process.wait(STOP_SECONDS)
+            self._running().wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             raise self._failure(f"the broker did not stop in {STOP_SECONDS:.0f} s") from None

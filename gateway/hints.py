@@ -1,0 +1,32 @@
+"""Three lines to paste that try a running broker: `kumquat serve --hints` shows them, as `make run` does.
+
+They use the command line of kafka-python, a stock client; where it is not installed, the first line
+installs it.
+"""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+TOPIC = "greetings"
+
+
+def hints(address: str) -> list[str]:
+    """Write a message, read all there are, list the topics; each can be pasted again and again."""
+    folder = Path(sys.executable).parent
+    if folder.is_relative_to(Path.cwd()):
+        folder = folder.relative_to(Path.cwd())
+    client = folder / "kafka-python"
+    install = f"{folder / 'python'} -m pip install --quiet kafka-python && "
+    first = "" if find_spec("kafka") else install
+    reading = "-C auto_offset_reset=earliest -C consumer_timeout_ms=2000"
+    return [
+        f"{first}echo hello | {client} producer -b {address} -t {TOPIC}",
+        f"{client} consumer -b {address} -t {TOPIC} {reading}",
+        f"{client} admin -b {address} topics list",
+    ]
+
+
+def show_hints(address: str) -> None:
+    lines = "\n".join(f"    {line}" for line in hints(address))
+    print(f"\nTry it from another terminal, in this folder:\n\n{lines}\n", flush=True)

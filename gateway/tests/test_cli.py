@@ -1,0 +1,202 @@
+"""A start that fails without a clear line, with more than one, or with the wrong exit code."""
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway import hints
+from gateway.cli import main, version
+from gateway.testing import TestBroker, broker
+
+FREE = "PLAINTEXT://127.0.0.1:0"
+
+
+def kumquat(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", *arguments],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line of a start that is refused."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("kumquat: ")
+    return err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serve", "--mesage-max-bytes", "5"], "did you mean message.max.bytes?"),
+        (["serve", "--mesage-max-bytes=5"], "did you mean message.max.bytes?"),
+        (["serve", "--num-io-threads", "8"], "no thread pools"),
+        (["serve", "--message-max", "5"], "unknown option"),
+        (["serve", "--message-max-bytes", "x"], "--message-max-bytes: message.max.bytes='x'"),
+        (["serve", "--set", "message.max.bytes=x"], "--set: message.max.bytes='x'"),
+        (["serve", "--set", "message.max.bytes"], "expected NAME=VALUE"),
+        (["serve", "--set", "a=b"], "--set: unknown option 'a'"),
+        (["serve", "--listeners"], "--listeners: expected one argument"),
+        (["serve", "--listeners", "SSL://:1"], "SSL is not served yet"),
+        (["serve", "--config", "/no/such.properties"], "cannot read /no/such.properties"),
+        (["serve", "stray"], "unknown argument 'stray'"),
+        (["sreve"], "invalid choice: 'sreve'"),
+        ([], "kumquat serve"),
+        (["dump"], "FILE"),
+        (["dump", "a", "b"], "unknown argument 'b'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert said in refused(capsys, *arguments)
+
+
+def test_a_bad_variable_is_one_line_and_exit_code_2() -> None:
+    result = kumquat("serve", KUMQUAT_LISTENERS="nonsense")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert "KUMQUAT_LISTENERS: listeners='nonsense' is not allowed" in result.stderr
+
+
+def test_a_port_in_use_is_one_line_with_the_address_and_exit_code_2(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        folder = tmp_path / "data"
+        result = kumquat(
+            "serve", "--listeners", f"PLAINTEXT://{address}", "--log-dirs", str(folder)
+        )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert address in result.stderr
+    assert not folder.exists()
+
+
+def test_a_folder_in_use_is_one_line_with_the_first_brokers_pid(kumquat: TestBroker) -> None:
+    command = [sys.executable, "-m", "gateway", "serve", "--listeners", FREE]
+    command += ["--log-dirs", str(kumquat.directory)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert str(kumquat.pid) in result.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = kumquat("serve", "--listeners", FREE, "--log-dirs", str(tmp_path / "file"))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert str(tmp_path / "file") in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(number: signal.Signals) -> None:
+    with broker() as b:
+        os.kill(b.pid, number)
+        assert b.wait() == 0
+        assert b.log_text().splitlines()[-1].endswith("stopped")
+
+
+def test_options_come_from_file_environment_and_flags(tmp_path: Path) -> None:
+    file = tmp_path / "kumquat.properties"
+    file.write_text(f"listeners={FREE}\nlog.dirs={tmp_path / 'from-file'}\nlogging.level=ERROR\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "serve", "--config", str(file), "--hints"],
+        env={**os.environ, "KUMQUAT_LOG_DIRS": str(tmp_path / "from-environment")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    shown = [process.stdout.readline() for _ in range(7)]
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert shown[1] == "Try it from another terminal, in this folder:\n"
+    assert (tmp_path / "from-environment").exists()
+    assert not (tmp_path / "from-file").exists()
+
+
+def test_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"kumquat {version()}\n"
+    assert version()[0].isdigit()
+
+
+def test_version_does_not_load_the_broker() -> None:
+    program = (
+        "import sys; from gateway.cli import main; main(['--version']);"
+        "print(sorted({'trio', 'sqlalchemy', 'construct'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.endswith("[]\n")
+
+
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert "--log-retention-check-interval-ms" in out
+    assert "KUMQUAT_MESSAGE_MAX_BYTES" in out
+
+
+def test_dump_shows_what_a_broker_wrote(kumquat: TestBroker) -> None:
+    kumquat.stop()
+    (segment,) = kumquat.directory.rglob("*.log")
+    command = [sys.executable, "-m", "gateway", "dump", str(segment)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count("\n") >= 1
+    broken = subprocess.run(
+        f"{shlex.join(command)} | true", shell=True, capture_output=True, text=True, check=False
+    )
+    assert broken.stderr == ""
+    kumquat.start()
+
+
+def test_dump_of_a_file_that_is_not_there_names_it() -> None:
+    result = kumquat("dump", "/no/00000000000000000000.log")
+    assert result.returncode == 2
+    assert "/no/00000000000000000000.log" in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_lines_to_paste_work_and_work_again(kumquat: TestBroker) -> None:
+    write, read, topics = hints.hints(kumquat.bootstrap)
+
+    def paste(line: str) -> str:
+        done = subprocess.run(
+            line, shell=True, capture_output=True, text=True, check=True, timeout=60
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    paste(write)
+    paste(write)
+    assert paste(read).split() == ["hello", "hello"]
+    assert paste(topics) == "['greetings']\n"
+
+
+def test_the_first_line_to_paste_installs_the_client_where_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hints, "find_spec", lambda _name: None)
+    first, second, _ = hints.hints("127.0.0.1:9092")
+    assert "pip install --quiet kafka-python && echo hello" in first
+    assert "pip" not in second
