@@ -1,0 +1,1 @@
+"""Delivery: cursors, leases, redelivery. Pure: no clock, no files, no sockets."""

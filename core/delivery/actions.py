@@ -1,0 +1,51 @@
+"""What consumers did: the vocabulary of the action log, the truth about progress.
+
+An action is a small tuple, its first item the name; in the log it is a JSON array. Ids of groups and
+subjects are numbers: a subject's are the message log's, and belong to the id, not the name.
+
+    group    gid, name                          the group exists
+    forget   gid                                it is deleted, with all that it knew
+    member   gid, {…}                           a member as it is now (see Member): joined, changed, moved
+    left     gid, member id                     it is gone; what it held was released before
+    commit   gid, sid, sequence, epoch, text    the group's plain position (exclusive), with its metadata
+    share    gid, sid, sequence                 sharing begins there: nothing at or above was delivered
+    unshare  gid, sid                           back to plain offsets; nothing is unacked
+    slot     gid, sid, slot, member id, pull    a pull log begins at that pull sequence
+    pull     gid, sid, slot, pull, [[first, count, attempt], …]    messages were leased through it
+    ack      gid, sid, slot, pull               all below that pull sequence are acked
+    release  gid, sid, slot                     the pull log ends; what was unacked is delivered anew
+    expire   gid, sid, sequence                 retention has overtaken: all below is gone
+    drop     gid, sid                           the group forgets the subject
+    jump     distance                           an unclean start: every pull log goes on that much higher
+    slots    sid, number                        in snapshots: how many slots the subject ever gave
+    again    gid, sid, first, count, attempt    in snapshots: messages that wait to be delivered again
+    log      gid, sid, slot, member id, acked, next, [[pull, first, count, attempt], …]   likewise: a pull log
+    stopped                                     a clean stop: nothing that was handed out is missing here
+
+State changes in `apply` alone (state.py); replay and the running broker share it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Action = tuple[Any, ...]
+
+GROUP = "group"
+FORGET = "forget"
+MEMBER = "member"
+LEFT = "left"
+COMMIT = "commit"
+SHARE = "share"
+UNSHARE = "unshare"
+SLOT = "slot"
+PULL = "pull"
+ACK = "ack"
+RELEASE = "release"
+EXPIRE = "expire"
+DROP = "drop"
+JUMP = "jump"
+SLOTS = "slots"
+AGAIN = "again"
+LOG = "log"
+STOPPED = "stopped"
