@@ -87,15 +87,12 @@ class Acceptor:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._config = broker.config
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._accepting = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._last_gone = trio.Event()
         self._quiet_until: dict[str, float] = {}
-
-    def __len__(self) -> int:
-        return len(self._connections)
 
     async def run(
         self,
@@ -125,14 +122,14 @@ class Acceptor:
         self._accepting.cancel()
 
     async def _finish(self) -> None:
-        for connection in self._connections:
+        for connection in self.connections:
             connection.stop()
         with trio.move_on_after(self._config.shutdown_grace_ms / 1000):
-            while self._connections:
+            while self.connections:
                 self._last_gone = trio.Event()
                 await self._last_gone.wait()
-        if self._connections:
-            logger.warning("%d connections did not end in time; closed", len(self._connections))
+        if self.connections:
+            logger.warning("%d connections did not end in time; closed", len(self.connections))
 
     async def _accept(self, listener: socket.socket, index: int) -> None:
         advertised = self._config.advertised(index, listener.getsockname()[1])
@@ -154,7 +151,7 @@ class Acceptor:
 
     def _admit(self, sock: socket.socket, address: tuple[str, int], endpoint: Endpoint) -> None:
         ip, port = address[:2]
-        if len(self._connections) >= self._config.max_connections:
+        if len(self.connections) >= self._config.max_connections:
             self._warn("total", f"max.connections={self._config.max_connections} reached")
             sock.close()
             return
@@ -174,7 +171,7 @@ class Acceptor:
             self._nursery,
             self._config.socket_request_max_bytes,
         )
-        self._connections.add(connection)
+        self.connections.add(connection)
         self._per_ip[ip] += 1
         self._nursery.start_soon(self._run, connection, ip)
 
@@ -184,7 +181,7 @@ class Acceptor:
         except Exception:
             logger.exception("%s: the connection failed; closed", connection.session.peer)
         finally:
-            self._connections.discard(connection)
+            self.connections.discard(connection)
             self._per_ip[ip] -= 1
             if not self._per_ip[ip]:
                 del self._per_ip[ip]
@@ -198,7 +195,7 @@ class Acceptor:
         while True:
             await trio.sleep(min(1.0, max_idle / 4, max_receive / 4))
             now = trio.current_time()
-            for connection in self._connections:
+            for connection in self.connections:
                 connection.watch(now, max_idle, max_receive)
 
     def _warn(self, kind: str, text: str) -> None:

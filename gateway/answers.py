@@ -101,6 +101,11 @@ class Answers:
     def empty(self) -> bool:
         return not self._output and not self._pending
 
+    @property
+    def pending(self) -> int:
+        """How many answers are not due yet."""
+        return len(self._pending)
+
     async def wait_room(self) -> None:
         """Until the client has taken enough of its answers."""
         while self.full and not self._lost:

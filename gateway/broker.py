@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
 
+    from core.logs.files import Files
     from gateway.config import BrokerConfig
 
 META_FILE = "meta.db"
@@ -70,9 +71,9 @@ class Broker:
         self._stop = trio.Event()
 
     @classmethod
-    def open(cls, config: BrokerConfig) -> Broker:
+    def open(cls, config: BrokerConfig, files: Files | None = None) -> Broker:
         """Open and recover all that is stored. Blocking."""
-        log = MessageService.open(log_options(config))
+        log = MessageService.open(log_options(config), files)
         registry = Registry.open(config.log_dirs / META_FILE)
         for line in registry.reconcile(log.subjects, config.subject_defaults()):
             logger.warning("%s", line)

@@ -104,6 +104,16 @@ class Connection:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 
+    @property
+    def pending(self) -> int:
+        """How many answers wait for a sync, or behind one that does."""
+        return self._answers.pending
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes of answers the client has not taken."""
+        return self._answers.unsent
+
     def stop(self) -> None:
         """Read no more; answer what was read, then close."""
         self._stopping = True
@@ -161,16 +171,17 @@ class Connection:
 
     async def _handle(self, frames: list[memoryview]) -> None:
         """Handle all requests of a burst, then write and answer."""
-        session, log, find = self.session, self._log, dispatch.find
+        session, log, routes = self.session, self._log, dispatch.routes
+        blocked = log.produce_blocked
         try:
             for frame in frames:
                 try:
                     key, version, correlation_id, client_id, start = read_request_header(frame, 0)
                 except WireError as error:
-                    raise Disconnect(f"request header: {error}") from error
+                    raise Disconnect(str(error)) from error
                 session.client_id = client_id
                 session.version = version
-                route = find(key, version)
+                route = routes.get((key, version)) or dispatch.find(key, version)
                 if route is None:
                     self._refuse_version(key, version, correlation_id)
                     continue
@@ -180,9 +191,11 @@ class Connection:
                     raise Disconnect(f"{dispatch.describe(key, version)}: {error}") from error
                 if not route.appends:
                     await self._call(route, correlation_id, request)
+                    blocked = log.produce_blocked
                 else:
-                    if log.produce_blocked or len(self._burst) >= MAX_BURST:
+                    if blocked or len(self._burst) >= MAX_BURST:
                         await self._hold_back()
+                        blocked = False
                     self._stage(route, correlation_id, request)
         finally:
             self._end_burst()
@@ -193,6 +206,7 @@ class Connection:
         self._staged = True
         try:
             staged: Staged = route.handler(self.session, request)
+            response, position = staged
         except Disconnect:
             raise
         except Exception as error:
@@ -200,13 +214,12 @@ class Connection:
                 (0, route, correlation_id, None, self._refuse(route, request, error))
             )
             return
-        if staged.response is None:
+        if response is None:
             self._silent = True
             return
-        position = staged.position
         if position > self._highest:
             self._highest = position
-        self._burst.append((position, route, correlation_id, request, staged.response))
+        self._burst.append((position, route, correlation_id, request, response))
 
     async def _call(self, route: Route, correlation_id: int, request: Any) -> None:
         if route.is_async:

@@ -72,14 +72,9 @@ class Session:
     """The request's API version: for caches of encoded bytes, never for behaviour."""
 
 
-@dataclass(slots=True)
-class Staged:
-    """The answer to a request whose batches are staged in the log, not written yet."""
-
-    response: Any
-    """None: the client wants no answer."""
-    position: int = 0
-    """The log position to be synced before the answer may leave; 0: written is enough."""
+Staged = tuple[Any, int]
+"""The answer to a request whose batches are staged in the log but not written yet: the response (None:
+the client wants no answer), and the log position to be synced before it may leave (0: written will do)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +116,12 @@ class Route:
     def encode(self, correlation_id: int, response: Any) -> list[Buffer]:
         """The whole answer: size, header, body."""
         buffers = self._encode(response)
-        size = sum(map(len, buffers)) + 4
+        size = len(buffers[0]) + 4 if len(buffers) == 1 else sum(map(len, buffers)) + 4
         if self._tags:
-            return [_PREFIX_WITH_TAGS(size + 1, correlation_id, 0), *buffers]
-        return [_PREFIX(size, correlation_id), *buffers]
+            buffers.insert(0, _PREFIX_WITH_TAGS(size + 1, correlation_id, 0))
+        else:
+            buffers.insert(0, _PREFIX(size, correlation_id))
+        return buffers
 
     def refuse(self, request: Any, code: int, message: str) -> Any:
         """The response that says this error for all that `request` asked; None if none can."""
@@ -141,7 +138,7 @@ class Dispatch:
 
     def __init__(self) -> None:
         self.apis: dict[int, Api] = {}
-        self._routes: dict[tuple[int, int], Route] = {}
+        self.routes: dict[tuple[int, int], Route] = {}
 
     def register(self, api: Api) -> None:
         if api.key in self.apis:
@@ -155,12 +152,12 @@ class Dispatch:
 
     def find(self, key: int, version: int) -> Route | None:
         """The route of a request; None: this API or version is not served."""
-        route = self._routes.get((key, version))
+        route = self.routes.get((key, version))
         if route is None:
             api = self.apis.get(key)
             if api is None or version not in api.versions:
                 return None
-            route = self._routes[key, version] = Route(api, version)
+            route = self.routes[key, version] = Route(api, version)
         return route
 
     def fallback(self, key: int) -> tuple[Route, Any] | None:

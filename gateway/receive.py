@@ -13,7 +13,7 @@ With nothing received there is no buffer at all: an idle connection costs none.
 
 A frame that is larger than the buffer makes it grow as bytes really arrive, at most double, at most
 GROWTH at a time: a claim of 2 GB costs nothing. A large frame is received up to its own end and no
-further, so that the next one need not be moved.
+further, and the next buffer is as large as such a frame, so that little of the next need be moved.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ReceiveBuffer:
         while filled - position >= 4:
             size = _read_size(buffer, position)[0]
             if not SMALLEST_REQUEST <= size <= self._max_frame:
-                raise FrameError(self._describe(size))
+                raise FrameError(self._describe(size, buffer, position))
             end = position + 4 + size
             if end > filled:
                 break
@@ -100,18 +100,23 @@ class ReceiveBuffer:
             position = end
         if not bounds:
             return []
+        self._adapt(position, len(buffer), alone=len(bounds) == 1)
         self._keep_rest(buffer, position)
         view = memoryview(buffer)
         return [view[start:end] for start, end in bounds]
 
-    def _describe(self, size: int) -> str:
+    def _describe(self, size: int, buffer: bytearray, position: int) -> str:
+        first = bytes(buffer[position : position + 4])
+        if first[:2] == b"\x16\x03":
+            return "the client speaks TLS, this listener is PLAINTEXT"
+        if first in (b"GET ", b"POST", b"HEAD", b"PUT "):
+            return "the client speaks HTTP, not Kafka's protocol"
         if size > self._max_frame:
             return f"a frame of {size} bytes, more than socket.request.max.bytes={self._max_frame}"
         return f"a frame of {size} bytes, which no request can have"
 
     def _keep_rest(self, buffer: bytearray, position: int) -> None:
         """Begin the next buffer with what follows the whole frames, and trim this one."""
-        self._adapt(position, len(buffer))
         rest = self._filled - position
         if rest:
             capacity = max(self._capacity, rest)
@@ -128,8 +133,10 @@ class ReceiveBuffer:
         if position < len(buffer):
             del buffer[position:]
 
-    def _adapt(self, used: int, size: int) -> None:
-        if used > size // 2:
+    def _adapt(self, used: int, size: int, *, alone: bool) -> None:
+        if alone and used > LARGE_FRAME:
+            self._capacity = min(used, MAX_CAPACITY)  # the next one is probably as large
+        elif used > size // 2:
             self._capacity = min(max(self._capacity, 2 * size), MAX_CAPACITY)
         elif used < self._capacity // 4:
             self._capacity = max(self._capacity // 2, MIN_CAPACITY)

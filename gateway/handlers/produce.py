@@ -4,7 +4,8 @@ Served: versions 3 to 13; advertised from 0 (see api_versions.py). What each ver
   v3  record batches of magic 2; transactional id
   v4  KAFKA_STORAGE_ERROR
   v5  log start offset in the answer
-  v6, v7  nothing a client sees here (v7: zstd may be sent; it is taken in any version)
+  v6  nothing a client sees
+  v7  zstd may be sent; before, it is refused with UNSUPPORTED_COMPRESSION_TYPE
   v8  error message; errors of single records (never given: a batch is taken or refused as a whole)
   v9  flexible
   v10 leader and endpoints in the answer (left out: the leader is always this broker)
@@ -20,8 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.errors import InvalidRecord
-from gateway.dispatch import ANSWERABLE, Disconnect, Refused, Staged, handles
+from core.errors import InvalidRecord, UnsupportedCompression
+from core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
+from gateway.dispatch import ANSWERABLE, Disconnect, Refused, handles
 from gateway.wire import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -32,10 +34,11 @@ from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from core.logs.subject import Subject
-    from gateway.dispatch import Session
+    from gateway.dispatch import Session, Staged
     from gateway.wire import PartitionProduceData, TopicProduceData
 
 ALL, NONE = -1, 0
+ZSTD, ZSTD_SINCE = 4, 7
 
 
 def _refuse(request: ProduceRequest, code: int, message: str) -> ProduceResponse | None:
@@ -82,6 +85,8 @@ def produce(session: Session, request: ProduceRequest) -> Staged:
             try:
                 if subject is None or partition.index or partition.records is None:
                     raise _missing(topic, partition, subject)
+                if session.version < ZSTD_SINCE:
+                    _check_codec(partition.records)
                 base, append_time, end = append(subject, partition.records)
             except ANSWERABLE as error:
                 if acks == NONE:
@@ -96,8 +101,8 @@ def produce(session: Session, request: ProduceRequest) -> Staged:
                     position = end
         topics.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
     if acks == NONE:
-        return Staged(None)
-    return Staged(ProduceResponse(topics), position if acks == ALL else 0)
+        return None, 0
+    return ProduceResponse(topics), position if acks == ALL else 0
 
 
 def _refusal(request: ProduceRequest) -> Refused:
@@ -106,6 +111,12 @@ def _refusal(request: ProduceRequest) -> Refused:
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
         )
     return Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0, 1")
+
+
+def _check_codec(batch: memoryview) -> None:
+    """For versions that are older than zstd: its readers may be as old."""
+    if len(batch) > HEAD_SIZE and read_head(batch).attributes & CODEC_MASK == ZSTD:
+        raise UnsupportedCompression(f"zstd may be sent from version {ZSTD_SINCE} of Produce on")
 
 
 def _missing(
