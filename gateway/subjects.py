@@ -69,6 +69,7 @@ class SubjectKeeper:
         self.defaults = defaults
         self.table = TopicTable()
         self._look_alikes: dict[str, str] = {}
+        log.subjects.defaults.log_append_time = effective({}, defaults).log_append_time
         for subject in log.subjects:
             self._added(subject)
             if configs := registry.configs(subject.id):
