@@ -197,14 +197,13 @@ class MessageLog:
             self.files.reserve(fd, 0, size)
             self.files.pwritev(fd, [header, payload], 0)
         except OSError:
-            self.open_files.unpin(new.path)
-            self.open_files.forget(new.path)
-            with suppress(OSError):
-                self.files.unlink(new.path)
+            self._unroll(new)
             raise
         if self.state.segments:
             self._rolled.append((self.state.active, self._checkpoint, bytes(self._writer.rows)))
-        self._writer.rows = bytearray(ROW.pack(new.base, 0, 0, len(payload), 0, SEGMENT_START))
+        self._writer.rows = bytearray(
+            ROW.pack(new.base, self.state.producer_ceiling, 0, len(payload), 0, SEGMENT_START)
+        )
         self._checkpoint = CheckpointWriter(self.files, new.checkpoint_path, 0)
         self._directory_dirty = True
         new.started = new.newest_store_time = self.now_ms()
@@ -212,6 +211,17 @@ class MessageLog:
         self.state.start_segment(new, 0, subjects.next_id, self.state.cluster_id)
         self._writer.use(fd, new.base + size)
         self._preamble, self._preamble_at = list(subjects), 0
+
+    def _unroll(self, new: Segment) -> None:
+        """Remove a segment that could not be begun, for good: the log goes on at the position that is its
+        name, and were the file to come back after a power cut, it would stand in the way."""
+        self.open_files.unpin(new.path)
+        self.open_files.forget(new.path)
+        try:
+            self.files.unlink(new.path)
+            self.files.fsync_dir(self.state.directory)
+        except OSError as error:
+            self._fence(error)
 
     def roll_when_ready(self) -> None:
         """Roll although the segment is not full, if its preamble allows."""
@@ -345,7 +355,7 @@ class MessageLog:
         log.critical(
             "sync of %s failed: %s. What was not synced may be lost, and no retry can tell: the log is "
             "closed for writing. Check the disk, then restart",
-            self.state.active.path,
+            self.state.directory,
             error,
         )
         self._writer.fenced = StorageError(

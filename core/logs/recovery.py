@@ -40,6 +40,9 @@ from core.logs.subject import SubjectConfig
 
 log = logging.getLogger("kumquat.log")
 
+_LEAP = 1 << 20
+"""Frames that cannot be reached may have used up ids: this many are left out, to give none twice."""
+
 
 def open_log(files: Files, options: LogOptions, now_ms: Callable[[], int]) -> MessageLog:
     """The log in the folder `messages`, made if there is none, ready to be written to."""
@@ -166,11 +169,11 @@ class Recovery:
         """False: the log is cut in or before this segment."""
         segment = self._segments[i]
         following = self._segments[i + 1].base if i + 1 < len(self._segments) else None
-        self._replay.begin(self._checkpoint(segment).synced_end)
+        self._replay.begin(segment, self._checkpoint(segment).synced_end)
         with Frames(self._files, segment) as frames:
             position = segment.base
             while position != following and not self._stuck:
-                position = self._replay.run(segment, frames, position)
+                position = self._replay.run(segment, frames, position, following)
                 if position == following:
                     break
                 header = frames.header_at(position)
@@ -179,9 +182,11 @@ class Recovery:
                     payload = frames.payload_of(header)
                     bad = payload_damage(header, payload)
                     if bad is None:
-                        self._replay.apply(segment, header, payload)
-                        position = header.end
-                        continue
+                        bad = self._replay.misfit(header)
+                        if bad is None or self._is_corruption(i, position, header):
+                            self._replay.apply(segment, header, payload)
+                            position = header.end
+                            continue
                 if not self._is_corruption(i, position, header):
                     self._cut(segment, frames, position, bad or "")
                     return False
@@ -259,6 +264,9 @@ class Recovery:
         """On to the next place where a frame is known to begin. What was between shows as jumps in the
         sequences of its subjects."""
         self._replay.needs_state(segment, "unknown")
+        self._replay.start_unread(segment)
+        self._state.producer_ceiling += _LEAP
+        self._state.subjects.next_id += _LEAP
         if row is not None:
             return row.position
         if following is not None:
@@ -282,6 +290,8 @@ class Recovery:
     def finish(self, now_ms: Callable[[], int]) -> MessageLog:
         for segment in self._replayed:
             with Frames(self._files, segment) as frames:
+                if segment is self._state.active and frames.end > self._end:
+                    frames.truncate(self._end)
                 frames.sync()
         self._files.fsync_dir(self._directory)
         for subject in self._state.subjects:
@@ -291,10 +301,11 @@ class Recovery:
         if not self._state.segments:
             message_log.begin(new_cluster_id())
             return message_log
+        self._state.cluster_id = self._state.cluster_id or new_cluster_id()
         active = self._state.active
         saved = self._checkpoints.get(active.base, checkpoints.NONE)
         writer = CheckpointWriter(self._files, active.checkpoint_path, saved.size)
-        message_log.resume(self._end, writer, bytes(self._replay.rows))
+        message_log.resume(self._end, writer, self._replay.rows_of(active))
         if self._stuck:
             active.preamble_complete = True
             message_log.roll()

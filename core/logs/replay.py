@@ -42,6 +42,10 @@ from core.records.batch import CRC_FROM, OVERHEAD
 log = logging.getLogger("kumquat.log")
 
 
+_BARE = (SUBJECT_DELETED, EARLIEST_RAISED, PRODUCER_IDS, PREAMBLE_END)
+"""Kinds without a payload: a checkpoint's row says all that the frame said."""
+
+
 class PreambleDamaged(Exception):
     """A frame that tells of a subject cannot be read: the segment before may know."""
 
@@ -49,18 +53,22 @@ class PreambleDamaged(Exception):
 class Replay:
     def __init__(self, state: LogState, *, forgiving: bool) -> None:
         self.state = state
-        self.rows = bytearray()
-        """Rows for the checkpoint of the segment at hand: frames that it does not know yet."""
+        self._new_rows = bytearray()
+        self._rows: dict[int, bytearray] = {}
         self._forgiving = forgiving
         self._synced_end = 0
 
-    def begin(self, synced_end: int) -> None:
+    def begin(self, segment: Segment, synced_end: int) -> None:
         """A segment is next, whose checkpoint knows all frames below `synced_end`."""
         self._synced_end = synced_end
-        self.rows.clear()
+        self._new_rows = self._rows[segment.base] = bytearray()
 
-    def run(self, segment: Segment, frames: Frames, position: int) -> int:
-        """Apply frames of messages as long as nothing is out of the ordinary.
+    def rows_of(self, segment: Segment) -> bytes:
+        """Rows for the checkpoint of a segment: frames that it does not know yet."""
+        return bytes(self._rows.get(segment.base, b""))
+
+    def run(self, segment: Segment, frames: Frames, position: int, following: int | None) -> int:
+        """Apply frames of messages as long as nothing is out of the ordinary, up to `following`.
 
         The same as `apply` on each, in one loop over what is in memory: a segment may hold a million.
         Gives the position of the first frame that deserves a closer look.
@@ -68,7 +76,7 @@ class Replay:
         view, at = frames.window(position)
         size, unpack, state = len(view), HEADER_AND_HEAD.unpack_from, self.state
         subjects, synced_end, newest = state.subjects.by_id, self._synced_end, 0
-        while at + HEADER_AND_HEAD.size <= size:
+        while at + HEADER_AND_HEAD.size <= size and position != following:
             fields = unpack(view, at)
             magic, version, kind, _, subject_id, length, sequences, payload_crc = fields[:8]
             base, stored, where, _, header_crc, offset, rest, _, batch_magic, crc = fields[8:18]
@@ -85,7 +93,7 @@ class Replay:
             ):
                 break
             if position >= synced_end:
-                self.rows += ROW.pack(position, base, subject_id, length, sequences, kind)
+                self._new_rows += ROW.pack(position, base, subject_id, length, sequences, kind)
             highest, producer, epoch, first, count = fields[21:]
             state.messages(subject, position, length, base, sequences, highest)
             if producer >= 0:
@@ -97,6 +105,21 @@ class Replay:
         segment.newest_store_time = max(newest, segment.newest_store_time)
         return position
 
+    def misfit(self, header: FrameHeader) -> str | None:
+        """Why a frame that is whole cannot be the next one of its subject; None when it can.
+
+        A frame of a write that failed, or one behind a frame that such a one has displaced, is whole.
+        """
+        subject = self.state.subjects.by_id.get(header.subject_id)
+        if subject is None or header.kind not in (MESSAGES, SUBJECT_STATE):
+            return None
+        if header.base_sequence == subject.next_sequence:
+            return None
+        return (
+            f"{subject.name!r}: expected sequence {subject.next_sequence}, "
+            f"found {header.base_sequence}"
+        )
+
     def apply(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
         """Apply a whole frame of any kind."""
         state, kind = self.state, header.kind
@@ -107,7 +130,7 @@ class Replay:
             )
         segment.newest_store_time = max(segment.newest_store_time, header.store_time)
         if header.position >= self._synced_end:
-            self.rows += ROW.pack(*row_of(header))
+            self._new_rows += ROW.pack(*row_of(header))
         if kind == MESSAGES:
             self._apply_messages(segment, header, payload)
         elif kind == SEGMENT_START:
@@ -157,15 +180,29 @@ class Replay:
                 state.messages(
                     subject, frame.position, frame.length, frame.base_sequence, frame.sequences, -1
                 )
-            return
-        self.needs_state(segment, KIND_NAMES.get(frame.kind, str(frame.kind)))
-        if frame.kind == SEGMENT_START:
-            state.start_segment(segment, 0, 0, state.cluster_id)
+        elif frame.kind in _BARE:
+            self.apply(segment, _header_of(frame), memoryview(b""))
+        else:
+            self.needs_state(segment, KIND_NAMES.get(frame.kind, str(frame.kind)))
+            if frame.kind == SEGMENT_START:
+                self.start_unread(segment, frame.base_sequence)
+
+    def start_unread(self, segment: Segment, ceiling: int = 0) -> None:
+        """Begin a segment whose first frame cannot be read."""
+        if segment not in self.state.segments:
+            self.state.start_segment(segment, ceiling, 0, self.state.cluster_id)
 
     def needs_state(self, segment: Segment, what: str) -> None:
         """Something that is not messages is lost: unless that is to be borne, look further back."""
         if not self._forgiving:
             raise PreambleDamaged(f"{segment.path}: a frame ({what}) cannot be read")
+
+
+def _header_of(row: Row) -> FrameHeader:
+    position, base_sequence, subject_id, length, sequences, kind = row
+    return FrameHeader(
+        VERSION, kind, subject_id, length, sequences, 0, base_sequence, 0, position, 0
+    )
 
 
 def row_of(header: FrameHeader) -> Row:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
+from core.logs.files import Files
 from core.logs.log import MessageLog
 from core.logs.reader import Reader
 from core.logs.segment import Segment
@@ -88,3 +90,12 @@ class Retention:
         """Whether the active segment has aged without filling up."""
         active, limit = self._log.state.active, self._log.options.retention_ms
         return 0 <= limit < now - active.started and active.entries > 0
+
+
+def delete_files(files: Files, segment: Segment) -> None:
+    """Blocks. It is gone for good when this returns, before the next one may go: segments that come back
+    after a power cut never leave a hole behind them."""
+    for path in (segment.path, segment.index_path, segment.checkpoint_path):
+        with suppress(FileNotFoundError):
+            files.unlink(path)
+    files.fsync_dir(segment.directory)

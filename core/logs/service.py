@@ -26,7 +26,7 @@ from core.logs.log import Callback, MessageLog
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
-from core.logs.retention import Retention
+from core.logs.retention import Retention, delete_files
 from core.logs.segment import Segment
 from core.logs.subject import Subject, Subjects
 from core.logs.tail import Batch
@@ -322,12 +322,7 @@ class MessageService:
         )
         self.log.forget_segment(segment)
         self._reader.indexes.forget(segment)
-        await trio.to_thread.run_sync(self._unlink, segment)
-
-    def _unlink(self, segment: Segment) -> None:
-        for path in (segment.path, segment.index_path, segment.checkpoint_path):
-            with suppress(FileNotFoundError):
-                self.log.files.unlink(path)
+        await trio.to_thread.run_sync(delete_files, self.log.files, segment)
 
     # --- numbers -------------------------------------------------------------------------------
 
