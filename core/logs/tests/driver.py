@@ -6,9 +6,10 @@ promises. Time is a counter.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from core.errors import KumquatError
@@ -16,7 +17,7 @@ from core.logs.index import IndexDamaged, load_head, write_index
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
-from core.logs.retention import Retention
+from core.logs.retention import Retention, delete_files
 from core.logs.subject import Subject
 from core.logs.sync import SyncJob
 from core.logs.tests.batches import batch, body
@@ -43,10 +44,12 @@ class Driver:
         self.now = 1_700_000_000_000
         self.errors: list[str] = []
         self._counter = 0
+        self._staged: list[tuple[int, Told, int, bytes]] = []
         self.start()
 
     def start(self) -> None:
         """Open the log as a new process does; what it says at level ERROR is kept in `errors`."""
+        self._staged = []
         with errors_told() as self.errors:
             self.log = open_log(self.files, self.options, self.clock)
         self.reader = Reader(self.log)
@@ -64,6 +67,7 @@ class Driver:
     # --- subjects and ids ----------------------------------------------------------------------
 
     def create(self, name: str) -> Subject:
+        self.write()
         subject = self.log.create_subject_nowait(name)
         told = Told(subject.id, subject.topic_id, name)
         self.promises.subjects[subject.topic_id] = told
@@ -72,27 +76,29 @@ class Driver:
 
     def delete(self, name: str) -> None:
         told = self.told(name)
+        self.write()
         told.delete_tried = True
         self.log.delete_subject_nowait(self.subject(name))
         self.when_synced(lambda: setattr(told, "deleted", True))
 
     def raise_earliest(self, name: str, sequence: int) -> None:
         told = self.told(name)
+        self.write()
         told.earliest_tried = max(told.earliest_tried, sequence)
         self.log.raise_earliest_nowait(self.subject(name), sequence)
         self.when_synced(lambda: setattr(told, "earliest", max(told.earliest, sequence)))
 
     def take_producer_ids(self) -> int:
         """A block of ids. They are given out, to be remembered for good, when it is synced."""
+        self.write()
         first = self.log.state.producer_ceiling
         self.log.raise_producer_ceiling_nowait(first + 1000)
         self.when_synced(lambda: setattr(self.promises, "producer_ceiling", first + 1000))
         return first
 
-    def when_synced(self, promise: object, position: int | None = None) -> None:
+    def when_synced(self, promise: Callable[[], object], position: int | None = None) -> None:
         def synced(error: KumquatError | None) -> None:
             if error is None:
-                assert callable(promise)
                 promise()
 
         self.log.call_when_synced(self.log.written_end if position is None else position, synced)
@@ -113,16 +119,22 @@ class Driver:
     def stage_batch(self, name: str, data: bytearray) -> Appended:
         told, content = self.told(name), body(data)
         appended = self.log.append_nowait(self.subject(name), memoryview(data))
-        base = appended.base_sequence
-        told.tried.setdefault(base, set()).add(content)
-        self.when_synced(lambda: told.acked.__setitem__(base, content), appended.end)
+        told.tried.setdefault(appended.base_sequence, set()).add(content)
+        self._staged.append((appended.end, told, appended.base_sequence, content))
         return appended
+
+    def write(self) -> None:
+        """Write what is staged; only then may it be promised. StorageError: it is all undone."""
+        staged, self._staged = self._staged, []
+        self.log.write_nowait()
+        for end, told, base, content in staged:
+            self.when_synced(partial(told.acked.__setitem__, base, content), end)
 
     def append(
         self, name: str, *sizes: int, producer: tuple[int, int, int] = (-1, -1, -1)
     ) -> Appended:
         appended = self.stage(name, *sizes, producer=producer)
-        self.log.write_nowait()
+        self.write()
         return appended
 
     # --- rounds --------------------------------------------------------------------------------
@@ -144,10 +156,12 @@ class Driver:
     def look(self) -> None:
         """A reader sees the high watermarks."""
         for subject in self.log.state.subjects:
-            told = self.promises.subjects[subject.topic_id]
-            told.seen = max(told.seen, subject.high_watermark)
+            if subject.topic_id in self.promises.subjects:
+                told = self.promises.subjects[subject.topic_id]
+                told.seen = max(told.seen, subject.high_watermark)
 
     def preamble(self, most: int = 1) -> bool:
+        self.write()
         return self.log.preamble_step(most)
 
     def seal(self) -> None:
@@ -176,16 +190,14 @@ class Driver:
             self.sync()
         self.log.forget_segment(segment)
         self.reader.indexes.forget(segment)
-        for path in (segment.path, segment.index_path, segment.checkpoint_path):
-            if self.files.exists(path):
-                self.files.unlink(path)
+        delete_files(self.files, segment)
         return True
 
     def settle(self) -> None:
         """Complete the preamble, and sync all."""
         while self.preamble(100):
             pass
-        self.log.write_nowait()
+        self.write()
         while self.log.unsynced_bytes and self.log.fenced is None:
             self.sync()
 

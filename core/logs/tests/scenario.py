@@ -73,7 +73,7 @@ class Scenario:
     def append_burst(self) -> None:
         for _ in range(self.rng.randrange(2, 6)):
             self.driver.stage(self._name(), *self._sizes())
-        self.driver.log.write_nowait()
+        self.driver.write()
 
     def append_during_sync(self) -> None:
         job = self.driver.log.begin_sync()
@@ -95,7 +95,7 @@ class Scenario:
         )
         sent = bytearray(data)
         appended = self.driver.stage_batch(name, data)
-        self.driver.log.write_nowait()
+        self.driver.write()
 
         def acked() -> None:
             producer.acked[topic_id] = (sent, appended.base_sequence)
