@@ -4,6 +4,7 @@ They use the command line of kafka-python, a stock client; where it is not insta
 installs it.
 """
 
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ TOPIC = "greetings"
 
 def hints(address: str) -> list[str]:
     """Write a message, read all there are, list the topics; each can be pasted again and again."""
+    address = re.sub(r"^(0\.0\.0\.0|\[::\]):", "127.0.0.1:", address)
     folder = Path(sys.executable).parent
     if folder.is_relative_to(Path.cwd()):
         folder = folder.relative_to(Path.cwd())

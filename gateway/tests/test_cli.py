@@ -200,3 +200,9 @@ def test_the_first_line_to_paste_installs_the_client_where_it_is_missing(
     first, second, _ = hints.hints("127.0.0.1:9092")
     assert "pip install --quiet kafka-python && echo hello" in first
     assert "pip" not in second
+
+
+def test_the_lines_to_paste_name_an_address_that_can_be_reached() -> None:
+    assert " 127.0.0.1:9092 " in hints.hints("0.0.0.0:9092")[0]
+    assert " 127.0.0.1:9092 " in hints.hints("[::]:9092")[0]
+    assert " [::1]:9092 " in hints.hints("[::1]:9092")[0]
