@@ -1,6 +1,6 @@
 """The few Kafka frames that the launchers and the load generators write and read by hand.
 
-Frames are plain bytes, built once and sent many times; only the correlation id is written anew.
+Frames are plain bytes, built once and sent many times, with one correlation id for all.
 Requests that are more than a header come from kafka-python's own schemas, so that nothing here
 shares code with the broker under test.
 """
@@ -11,7 +11,7 @@ import socket
 import struct
 from typing import Any
 
-from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 
 _HEADER = struct.Struct(">ihhih")
@@ -31,7 +31,7 @@ def record_batch(values: list[bytes], codec: int = 0) -> bytes:
     return bytes(builder.buffer())
 
 
-def produce_request(topic: str, batch: bytes, *, acks: int) -> bytearray:
+def produce_request(topic: str, batch: bytes, *, acks: int) -> bytes:
     partition = ProduceRequest.TopicProduceData.PartitionProduceData
     request: Any = ProduceRequest(
         transactional_id=None,
@@ -45,12 +45,16 @@ def produce_request(topic: str, batch: bytes, *, acks: int) -> bytearray:
         version=PRODUCE_VERSION,
     )
     request.with_header(correlation_id=0, client_id="bench")
-    return bytearray(request.encode(header=True, framed=True))
+    return bytes(request.encode(header=True, framed=True))
 
 
-def stamp(frame: bytearray, correlation_id: int) -> None:
-    """The correlation id follows size (4), API key (2) and version (2)."""
-    struct.pack_into(">i", frame, 8, correlation_id)
+def base_offset(answer: bytes) -> int:
+    """Of a Produce answer with one partition, without its size; an error is raised."""
+    decoded: Any = ProduceResponse[PRODUCE_VERSION].decode(answer, header=True)
+    partition = decoded.responses[0].partition_responses[0]
+    if partition.error_code:
+        raise RuntimeError(f"Produce was answered with error code {partition.error_code}")
+    return int(partition.base_offset)
 
 
 def receive(connection: socket.socket) -> bytes:
