@@ -101,7 +101,16 @@ _PREFIX_WITH_TAGS = Struct(">iib").pack
 class Route:
     """An API in one version: its codec and its handler, bound together for the hot path."""
 
-    __slots__ = ("_encode", "_tags", "api", "appends", "decode", "handler", "is_async", "version")
+    __slots__ = (
+        "_encode",
+        "api",
+        "appends",
+        "decode",
+        "handler",
+        "has_tags",
+        "is_async",
+        "version",
+    )
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
@@ -111,13 +120,13 @@ class Route:
         self.is_async = inspect.iscoroutinefunction(api.handler)
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = api.request.decoder(version)
         self._encode: Callable[[Any], list[Buffer]] = api.response.encoder(version)
-        self._tags = len(response_header(api.key, version, 0)) > 4
+        self.has_tags = len(response_header(api.key, version, 0)) > 4
 
     def encode(self, correlation_id: int, response: Any) -> list[Buffer]:
         """The whole answer: size, header, body."""
         buffers = self._encode(response)
         size = len(buffers[0]) + 4 if len(buffers) == 1 else sum(map(len, buffers)) + 4
-        if self._tags:
+        if self.has_tags:
             buffers.insert(0, _PREFIX_WITH_TAGS(size + 1, correlation_id, 0))
         else:
             buffers.insert(0, _PREFIX(size, correlation_id))
