@@ -27,6 +27,21 @@ from gateway.wire.message import (
     REQUESTS as REQUESTS,
     RESPONSES as RESPONSES,
 )
+from gateway.wire.schema.classic_groups import (
+    HeartbeatRequest as HeartbeatRequest,
+    HeartbeatResponse as HeartbeatResponse,
+    JoinGroupRequest as JoinGroupRequest,
+    JoinGroupRequestProtocol as JoinGroupRequestProtocol,
+    JoinGroupResponse as JoinGroupResponse,
+    JoinGroupResponseMember as JoinGroupResponseMember,
+    LeaveGroupRequest as LeaveGroupRequest,
+    LeaveGroupResponse as LeaveGroupResponse,
+    MemberIdentity as MemberIdentity,
+    MemberResponse as MemberResponse,
+    SyncGroupRequest as SyncGroupRequest,
+    SyncGroupRequestAssignment as SyncGroupRequestAssignment,
+    SyncGroupResponse as SyncGroupResponse,
+)
 from gateway.wire.schema.configs import (
     AlterConfigsRequest as AlterConfigsRequest,
     AlterConfigsResource as AlterConfigsResource,
@@ -44,6 +59,25 @@ from gateway.wire.schema.configs import (
     IncrementalAlterConfigsResourceResponse as IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse as IncrementalAlterConfigsResponse,
     IncrementalAlterableConfig as IncrementalAlterableConfig,
+)
+from gateway.wire.schema.consumer_groups import (
+    AssignedTopicPartitions as AssignedTopicPartitions,
+    ConsumerGroupAssignment as ConsumerGroupAssignment,
+    ConsumerGroupDescribeRequest as ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse as ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest as ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse as ConsumerGroupHeartbeatResponse,
+    DescribedAssignment as DescribedAssignment,
+    DescribedConsumerGroup as DescribedConsumerGroup,
+    DescribedConsumerGroupMember as DescribedConsumerGroupMember,
+    DescribedTopicPartitions as DescribedTopicPartitions,
+    OwnedTopicPartitions as OwnedTopicPartitions,
+)
+from gateway.wire.schema.consumer_protocol import (
+    AssignmentTopicPartition as AssignmentTopicPartition,
+    ConsumerProtocolAssignment as ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription as ConsumerProtocolSubscription,
+    SubscriptionTopicPartition as SubscriptionTopicPartition,
 )
 from gateway.wire.schema.coordinator import (
     Coordinator as Coordinator,
@@ -64,6 +98,42 @@ from gateway.wire.schema.fetch import (
     PartitionData as PartitionData,
     ReplicaState as ReplicaState,
     SnapshotId as SnapshotId,
+)
+from gateway.wire.schema.group_admin import (
+    DeletableGroupResult as DeletableGroupResult,
+    DeleteGroupsRequest as DeleteGroupsRequest,
+    DeleteGroupsResponse as DeleteGroupsResponse,
+    DescribeGroupsRequest as DescribeGroupsRequest,
+    DescribeGroupsResponse as DescribeGroupsResponse,
+    DescribedGroup as DescribedGroup,
+    DescribedGroupMember as DescribedGroupMember,
+    ListGroupsRequest as ListGroupsRequest,
+    ListGroupsResponse as ListGroupsResponse,
+    ListedGroup as ListedGroup,
+)
+from gateway.wire.schema.group_offsets import (
+    OffsetCommitRequest as OffsetCommitRequest,
+    OffsetCommitRequestPartition as OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic as OffsetCommitRequestTopic,
+    OffsetCommitResponse as OffsetCommitResponse,
+    OffsetCommitResponsePartition as OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic as OffsetCommitResponseTopic,
+    OffsetDeleteRequest as OffsetDeleteRequest,
+    OffsetDeleteRequestPartition as OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic as OffsetDeleteRequestTopic,
+    OffsetDeleteResponse as OffsetDeleteResponse,
+    OffsetDeleteResponsePartition as OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic as OffsetDeleteResponseTopic,
+    OffsetFetchRequest as OffsetFetchRequest,
+    OffsetFetchRequestGroup as OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic as OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics as OffsetFetchRequestTopics,
+    OffsetFetchResponse as OffsetFetchResponse,
+    OffsetFetchResponseGroup as OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition as OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions as OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic as OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics as OffsetFetchResponseTopics,
 )
 from gateway.wire.schema.log_dirs import (
     DescribableLogDirTopic as DescribableLogDirTopic,

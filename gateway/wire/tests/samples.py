@@ -16,14 +16,17 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from gateway.wire.declare import ZERO_UUID
-from gateway.wire.message import REQUESTS, RESPONSES, Message, Struct
+from gateway.wire.message import Message, Struct
+from gateway.wire.stubs import classes, schema_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gateway.wire.declare import Field, Structure, Type
 
-MESSAGES = [*REQUESTS.values(), *RESPONSES.values()]
+MESSAGES = [
+    cls for module in schema_modules() for cls in classes(module) if issubclass(cls, Message)
+]
 CASES = [(message, version) for message in MESSAGES for version in message.valid_versions]
 IDS = [f"{message.__name__}-{version}" for message, version in CASES]
 

@@ -11,8 +11,9 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka.protocol.schemas import StructField, load_json
+from kafka.protocol.schemas import StructField
 
+from gateway.wire.tests.kafka_schemas import kafka_schema
 from gateway.wire.tests.samples import CASES, IDS, from_plain, samples, to_kafka, uuids
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ every_version = pytest.mark.parametrize(("message", "version"), CASES, ids=IDS)
 
 def kafka_codec(message: type[Message], version: int) -> tuple[Any, dict[str, Any]]:
     flexible = message.is_flexible(version)
-    codec = StructField(load_json(message.__name__))
+    codec = StructField(kafka_schema(message.__name__))
     return codec, {"version": version, "compact": flexible, "tagged": flexible}
 
 

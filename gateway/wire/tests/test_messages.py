@@ -6,6 +6,7 @@ import construct  # type: ignore[import-untyped]
 import pytest
 
 from gateway.wire import (
+    ConsumerGroupHeartbeatResponse,
     CreatableTopic,
     CreateTopicsRequest,
     DescribeClusterResponse,
@@ -22,6 +23,7 @@ from gateway.wire import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    OffsetFetchRequest,
     PartitionData,
     PartitionProduceData,
     ProduceRequest,
@@ -156,6 +158,12 @@ def test_ignorable_value_is_refused() -> None:
     assert FetchRequest[4].build(request) == encoded
 
 
+def test_null_passes_for_an_empty_default() -> None:
+    """Asking for all topics must not turn into asking for none where the field is missing."""
+    with pytest.raises(WireError, match="topics: this version has no such field"):
+        OffsetFetchRequest.encode(OffsetFetchRequest(topics=None), 8)
+
+
 # -- what a message may not hold ---------------------------------------------------------------
 
 
@@ -225,6 +233,18 @@ def test_number_that_does_not_fit(value: int) -> None:
 def test_wrong_object_in_an_array() -> None:
     with pytest.raises(WireError):
         FetchRequest.encode(FetchRequest(topics=[3]), 12)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("mark", [b"\x00", b"\x02", b"\xfe"])
+def test_mark_of_a_nullable_struct_is_neither_null_nor_present(mark: bytes) -> None:
+    null = b"".join(ConsumerGroupHeartbeatResponse.encode(ConsumerGroupHeartbeatResponse(), 0))
+    assert null.endswith(b"\xff\x00")
+    raw = null[:-2] + mark + bytes(8)
+    with pytest.raises(WireError, match="neither null nor present") as refused:
+        ConsumerGroupHeartbeatResponse.decode(raw, 0)
+    assert refused.value.path == "assignment"
+    with pytest.raises(construct.IntegerError):
+        ConsumerGroupHeartbeatResponse[0].parse(raw)
 
 
 # -- tags --------------------------------------------------------------------------------------
