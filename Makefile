@@ -20,13 +20,17 @@ $(UV):
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
+# Bytecode is made at once: the first start should not wait for it, and some machines forbid it later.
+INSTALL := $(UV) pip install --quiet --python $(VENV) --compile-bytecode
+
 $(VENV)/.run: $(UV) locks/run.txt pyproject.toml
-	$(UV) pip install --quiet --python $(VENV) --require-hashes -r locks/run.txt
-	$(UV) pip install --quiet --python $(VENV) --no-deps --editable .
+	$(INSTALL) --require-hashes -r locks/run.txt
+	$(INSTALL) --no-deps --editable .
+	$(BIN)/python -m compileall -q core gateway meta
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run locks/dev.txt
-	$(UV) pip install --quiet --python $(VENV) --require-hashes -r locks/dev.txt
+	$(INSTALL) --require-hashes -r locks/dev.txt
 	touch $@
 
 run: $(VENV)/.run
@@ -53,7 +57,7 @@ compat-kafka: $(VENV)/.dev
 	$(BIN)/python -m pytest compat_tests --broker kafka
 
 lock: $(UV)
-	$(UV) pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-header \
+	$(UV) pip compile pyproject.toml --group try --universal --generate-hashes --no-emit-index-url --no-header \
 	    --python-version 3.11 --quiet -o locks/run.txt
 	$(UV) pip compile pyproject.toml --group dev -c locks/run.txt --universal --generate-hashes \
 	    --no-emit-index-url --no-header --python-version 3.11 --quiet -o locks/dev.txt
