@@ -251,7 +251,8 @@ class Recovery:
             if row is None or row.position != position:
                 return self._leap(segment, row, frames, following)
             frame = row
-        self._replay.damaged(segment, frame)
+        payload = frames.payload(position + HEADER_SIZE, frame.length)
+        self._replay.damaged(segment, frame, payload)
         return position + HEADER_SIZE + frame.length
 
     def _leap(

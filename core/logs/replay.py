@@ -36,8 +36,8 @@ from core.logs.producers import last_of
 from core.logs.scan import Frames
 from core.logs.segment import Segment
 from core.logs.state import LogState
-from core.records import read_head
-from core.records.batch import CRC_FROM, OVERHEAD
+from core.records import damage, read_head
+from core.records.batch import CRC_FROM, CURRENT_MAGIC, OVERHEAD
 
 log = logging.getLogger("kumquat.log")
 
@@ -79,12 +79,13 @@ class Replay:
         while at + HEADER_AND_HEAD.size <= size and position != following:
             fields = unpack(view, at)
             magic, version, kind, _, subject_id, length, sequences, payload_crc = fields[:8]
-            base, stored, where, _, header_crc, offset, rest, _, batch_magic, crc = fields[8:18]
+            base, stored, where, _, header_crc, offset, rest, epoch, v2, crc = fields[8:18]
             end = at + HEADER_SIZE + length
             subject = subjects.get(subject_id)
             if (
                 (magic, version, kind, where) != (MAGIC, VERSION, MESSAGES, position)
-                or (offset, rest, batch_magic, crc) != (base, length - OVERHEAD, 2, payload_crc)
+                or (offset, rest, epoch, v2) != (base, length - OVERHEAD, 0, CURRENT_MAGIC)
+                or crc != payload_crc
                 or end > size
                 or subject is None
                 or subject.next_sequence != base
@@ -171,17 +172,21 @@ class Replay:
             batch = ProducerBatch(head.base_sequence, last, base, header.store_time, 0)
             self.state.produced(subject, head.producer_id, head.producer_epoch, batch)
 
-    def damaged(self, segment: Segment, frame: Row) -> None:
-        """A frame that is known to have been there cannot be read."""
+    def damaged(self, segment: Segment, frame: Row, payload: memoryview) -> None:
+        """A frame that is known to have been there is not whole. Where only its header is bad, and the
+        checkpoint's row stands in for that, nothing is lost."""
         state = self.state
-        if frame.kind == MESSAGES:
+        state.subjects.next_id = max(state.subjects.next_id, frame.subject_id + 1)
+        if frame.kind == MESSAGES and damage(payload, frame.base_sequence) is None:
+            self._apply_messages(segment, _header_of(frame, segment.newest_store_time), payload)
+        elif frame.kind == MESSAGES:
             subject = state.subjects.by_id.get(frame.subject_id)
             if subject is not None and frame.base_sequence >= subject.next_sequence:
                 state.messages(
                     subject, frame.position, frame.length, frame.base_sequence, frame.sequences, -1
                 )
         elif frame.kind in _BARE:
-            self.apply(segment, _header_of(frame), memoryview(b""))
+            self.apply(segment, _header_of(frame, segment.newest_store_time), payload)
         else:
             self.needs_state(segment, KIND_NAMES.get(frame.kind, str(frame.kind)))
             if frame.kind == SEGMENT_START:
@@ -198,10 +203,10 @@ class Replay:
             raise PreambleDamaged(f"{segment.path}: a frame ({what}) cannot be read")
 
 
-def _header_of(row: Row) -> FrameHeader:
+def _header_of(row: Row, store_time: int) -> FrameHeader:
     position, base_sequence, subject_id, length, sequences, kind = row
     return FrameHeader(
-        VERSION, kind, subject_id, length, sequences, 0, base_sequence, 0, position, 0
+        VERSION, kind, subject_id, length, sequences, 0, base_sequence, store_time, position, 0
     )
 
 

@@ -48,9 +48,12 @@ class Frames:
         return header
 
     def payload_of(self, header: FrameHeader) -> memoryview:
-        at = header.position + HEADER_SIZE
-        self._load(at, header.length)
-        return self._view[at - self._start : at - self._start + header.length]
+        return self.payload(header.position + HEADER_SIZE, header.length)
+
+    def payload(self, at: int, length: int) -> memoryview:
+        """`length` bytes at a position, fewer where the file ends."""
+        self._load(at, length)
+        return self._view[at - self._start : at - self._start + length]
 
     def window(self, position: int) -> tuple[memoryview, int]:
         """What is in memory from `position` on, to be parsed in one go: a view, and where it begins."""

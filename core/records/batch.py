@@ -149,11 +149,9 @@ def damage(batch: memoryview, base_offset: int) -> str | None:
     if len(batch) < HEAD_SIZE:
         return f"only {len(batch)} bytes, a batch head is {HEAD_SIZE}"
     fields = HEAD.unpack_from(batch)
-    if fields[0] != base_offset or fields[1] != len(batch) - OVERHEAD or fields[3] != CURRENT_MAGIC:
-        return (
-            f"expected offset {base_offset}, length {len(batch) - OVERHEAD}, magic 2; "
-            f"found offset {fields[0]}, length {fields[1]}, magic {fields[3]}"
-        )
+    outside = (base_offset, len(batch) - OVERHEAD, 0, CURRENT_MAGIC)
+    if fields[:4] != outside:
+        return f"expected offset, length, leader epoch, magic {outside}, found {fields[:4]}"
     crc = crc32c(batch[CRC_FROM:])
     if crc != fields[4]:
         return f"expected CRC {fields[4]:#010x}, found {crc:#010x}"
