@@ -1,6 +1,7 @@
 """What the broker knows beside its messages: subjects' configs and the registry, kept in SQL.
 
 - definitions: what configs there are, which values are allowed, what they come to
+- group_configs: the same for consumer groups
 - registry: answers from memory, changes through SQL (not re-exported: it brings SQLAlchemy in)
 - store: the SQL itself
 - values: types and bounds of config values

@@ -1,4 +1,4 @@
-"""Every topic config that Kafka 4 knows, and what it does to a subject here.
+"""Every topic config that Kafka 4 knows, and what it does to a subject here; and `consume.mode`, our own.
 
 Three effects, and no fourth:
 - real: it does here what it does in Kafka.
@@ -68,6 +68,7 @@ _CODECS = one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 _GZIP_LEVEL = Kind(
     ConfigType.INT, "a whole number from 1 to 9, or -1", whole(1, 9, unlimited=True).read
 )
+CONSUME_MODES = one_of("auto", "exclusive", "shared")
 _UNCHECKED = "timestamps are not compared with the clock, so only 2^63-1 (no bound) is true"
 
 _DEFINITIONS = (
@@ -111,6 +112,13 @@ _DEFINITIONS = (
         "3",
         "stored",
         "Level for a broker that compresses with zstd; this one keeps batches as they came.",
+    ),
+    Definition(
+        "consume.mode",
+        CONSUME_MODES,
+        "auto",
+        "real",
+        "How groups that do not set it themselves read this subject: exclusive, shared or auto.",
     ),
     Definition(
         "delete.retention.ms",

@@ -47,6 +47,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_TOPIC_CONFIG = 1
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class ConfigRow:
 
     @property
     def is_default(self) -> bool:
-        return self.source is not ConfigSource.DYNAMIC_TOPIC_CONFIG
+        return self.source not in (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.GROUP_CONFIG)
 
 
 def validate(name: str, value: str, defaults: SubjectDefaults) -> None:

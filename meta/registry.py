@@ -1,4 +1,4 @@
-"""The registry of subjects and their configs: answers from memory, changes through SQL.
+"""Subjects, and configs of subjects and groups: answers from memory, changes through SQL.
 
     registry = Registry.open(directory / "meta.db")           # blocking, before the loop
     for line in registry.reconcile(log.subjects.by_name.values(), defaults): ...
@@ -6,6 +6,8 @@
     await registry.put_subject(subject.id, subject.topic_id, subject.name, configs)
     await registry.alter_subject(subject.id, {"retention.ms": None})
     await registry.delete_subject(subject.id)
+    registry.group_config("billing").consume_mode             # in force, the default if not set
+    await registry.alter_group("billing", {"consume.mode": "shared"})
 
 Rules
 - SQL first, in a thread; then memory. What `configs` answers is durable.
@@ -16,8 +18,9 @@ Rules
   log and the registry have it; a crash in between leaves one of the two, and `reconcile` settles
   it at the next start: what only the log has is put back (with default configs, loudly), what
   only SQL has is dropped.
-- Validation is not here: see definitions.py. A stored value that is no longer allowed stays, and
-  is told of.
+- A group's configs belong to its name, whether or not the group exists.
+- Validation is not here: see definitions.py and group_configs.py. A stored value that is no
+  longer allowed stays, and is told of.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,13 +31,15 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from meta.definitions import SubjectDefaults, outdated
-from meta.store import AlterSubject, Change, DeleteSubject, PutSubject, Store
+from meta.group_configs import GroupConfig, effective_group
+from meta.store import AlterGroup, AlterSubject, Change, DeleteSubject, PutSubject, Store
 
 if TYPE_CHECKING:
     from meta.errors import StoreError
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NAMES_SHOWN = 5
+_GROUP_DEFAULTS = effective_group({})
 
 
 class LogSubject(Protocol):
@@ -65,6 +70,10 @@ class Registry:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._configs: dict[int, Mapping[str, str]] = dict(store.stored.configs)
+        self._group_configs: dict[str, Mapping[str, str]] = dict(store.stored.group_configs)
+        self._groups: dict[str, GroupConfig] = {
+            name: effective_group(configs) for name, configs in self._group_configs.items()
+        }
         self._waiting: list[_Pending] = []
         self._turn = trio.Lock()
 
@@ -75,6 +84,14 @@ class Registry:
 
     def configs(self, subject_id: int) -> Mapping[str, str]:
         return self._configs.get(subject_id, _NOTHING)
+
+    def group_configs(self, name: str) -> Mapping[str, str]:
+        """Only what was set explicitly."""
+        return self._group_configs.get(name, _NOTHING)
+
+    def group_config(self, name: str) -> GroupConfig:
+        """What is in force."""
+        return self._groups.get(name, _GROUP_DEFAULTS)
 
     def reconcile(self, subjects: Iterable[LogSubject], defaults: SubjectDefaults) -> list[str]:
         """Brings SQL in line with the log; gives lines on what an operator should know."""
@@ -113,6 +130,9 @@ class Registry:
         """Sets the given configs; None takes one back to its default. The others stay."""
         await self._change(AlterSubject(subject_id, dict(configs)))
 
+    async def alter_group(self, name: str, configs: Mapping[str, str | None]) -> None:
+        await self._change(AlterGroup(name, dict(configs)))
+
     def close(self) -> None:
         self._store.close()
 
@@ -143,17 +163,28 @@ class Registry:
 
     def _apply(self, change: Change) -> None:
         match change:
+            case AlterGroup():
+                self._apply_to_group(change)
+                return
             case PutSubject():
                 configs = dict(change.configs)
             case DeleteSubject():
                 configs = {}
             case AlterSubject():
-                merged = {**self.configs(change.id), **change.configs}
-                configs = {name: value for name, value in merged.items() if value is not None}
+                configs = _merged(self.configs(change.id), change.configs)
         if configs:
             self._configs[change.id] = MappingProxyType(configs)
         else:
             self._configs.pop(change.id, None)
+
+    def _apply_to_group(self, change: AlterGroup) -> None:
+        configs = _merged(self.group_configs(change.name), change.configs)
+        if configs:
+            self._group_configs[change.name] = MappingProxyType(configs)
+            self._groups[change.name] = effective_group(configs)
+        else:
+            self._group_configs.pop(change.name, None)
+            self._groups.pop(change.name, None)
 
     def _kept(self, subject_id: int) -> Mapping[str, str]:
         """Configs of a subject that SQL lacks: set after its creation had failed in SQL."""
@@ -179,6 +210,11 @@ class Registry:
         if gone:
             lines.append(f"the meta store had {_some(gone)} that the log lacks: dropped")
         return lines
+
+
+def _merged(present: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    merged = {**present, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _some(names: Sequence[str]) -> str:

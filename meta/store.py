@@ -10,6 +10,7 @@ Tables
   bring the older one up to it in the same transaction.
 - subjects: id, topic id, name, as in the log (which is the truth about them).
 - subject_configs: the configs that were set explicitly, as text.
+- group_configs: the same of consumer groups, by the group's name (schema version 2 and up).
 
 Rules
 - A change is durable when `apply` returns: `synchronous=FULL`, in WAL mode, which costs one sync
@@ -38,7 +39,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from meta.errors import StoreError
 
 logger = logging.getLogger(__name__)
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _VERSION = "schema.version"
 _DROPPED_AT_ONCE = 500  # SQLite may be built for no more than 999 values in a statement
 
@@ -60,6 +61,13 @@ _configs = sa.Table(
     "subject_configs",
     _metadata,
     sa.Column("subject_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.String(255), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+_group_configs = sa.Table(
+    "group_configs",
+    _metadata,
+    sa.Column("group_name", sa.String(255), primary_key=True),
     sa.Column("name", sa.String(255), primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
@@ -98,7 +106,15 @@ class AlterSubject:
     configs: Mapping[str, str | None]
 
 
-Change = PutSubject | DeleteSubject | AlterSubject
+@dataclass(frozen=True, slots=True)
+class AlterGroup:
+    """The same for the configs of a consumer group."""
+
+    name: str
+    configs: Mapping[str, str | None]
+
+
+Change = PutSubject | DeleteSubject | AlterSubject | AlterGroup
 
 
 @dataclass(slots=True)
@@ -107,6 +123,7 @@ class Stored:
 
     subjects: dict[int, tuple[bytes, str]]
     configs: dict[int, dict[str, str]]
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 class _UnreadableError(Exception):
@@ -177,8 +194,11 @@ class Store:
                 if kind is AlterSubject:
                     for change in run:
                         _alter(connection, cast("AlterSubject", change))
+                elif kind is AlterGroup:
+                    for change in run:
+                        _alter_group(connection, cast("AlterGroup", change))
                 else:  # a run of creations or of deletions is a statement or two
-                    some = list(run)
+                    some = [c for c in run if isinstance(c, PutSubject | DeleteSubject)]
                     _drop(connection, [change.id for change in some])
                     _insert(connection, [c for c in some if isinstance(c, PutSubject)])
 
@@ -205,7 +225,16 @@ def _load(connection: sa.Connection) -> Stored:
             f"the meta store has schema version {version}, and this Kumquat knows up to "
             f"{SCHEMA_VERSION}: start the newer Kumquat that wrote it"
         )
+    if int(version) < SCHEMA_VERSION:
+        _upgrade(connection)
     return _read(connection)
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    """From version 1, which knew no groups."""
+    _group_configs.create(connection)
+    mine = _properties.c.name == _VERSION
+    connection.execute(sa.update(_properties).where(mine).values(value=str(SCHEMA_VERSION)))
 
 
 def _create(connection: sa.Connection) -> Stored:
@@ -222,7 +251,10 @@ def _read(connection: sa.Connection) -> Stored:
     configs: dict[int, dict[str, str]] = {}
     for id_, name, value in connection.execute(sa.select(_configs)):
         configs.setdefault(id_, {})[name] = value
-    return Stored(subjects, configs)
+    groups: dict[str, dict[str, str]] = {}
+    for group, name, value in connection.execute(sa.select(_group_configs)):
+        groups.setdefault(group, {})[name] = value
+    return Stored(subjects, configs, groups)
 
 
 def _drop(connection: sa.Connection, ids: Sequence[int]) -> None:
@@ -244,6 +276,19 @@ def _alter(connection: sa.Connection, change: AlterSubject) -> None:
     connection.execute(sa.delete(_configs).where(mine))
     kept = [(change.id, name, value) for name, value in change.configs.items() if value is not None]
     _insert_configs(connection, kept)
+
+
+def _alter_group(connection: sa.Connection, change: AlterGroup) -> None:
+    table, names = _group_configs, list(change.configs)
+    mine = sa.and_(table.c.group_name == change.name, table.c.name.in_(names))
+    connection.execute(sa.delete(table).where(mine))
+    rows = [
+        {"group_name": change.name, "name": name, "value": value}
+        for name, value in change.configs.items()
+        if value is not None
+    ]
+    if rows:
+        connection.execute(sa.insert(table), rows)
 
 
 def _insert_configs(connection: sa.Connection, rows: Sequence[tuple[int, str, str]]) -> None:
@@ -288,7 +333,7 @@ def _set_aside(url: sa.URL, damage: _UnreadableError) -> None:
             part.rename(aside.with_name(aside.name + suffix))
     logger.error(
         "the meta store %s is damaged (%s): kept as %s, starting with an empty one. "
-        "Configs of subjects are lost and back at their defaults; no message is affected",
+        "Configs of subjects and groups are lost and back at their defaults; no message is affected",
         damaged,
         damage,
         aside.name,

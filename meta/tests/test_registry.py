@@ -68,6 +68,28 @@ def test_what_is_answered_is_in_sql(path: Path) -> None:
     again.close()
 
 
+def test_what_is_answered_of_a_group_is_in_sql(path: Path) -> None:
+    registry = Registry.open(path)
+
+    async def main() -> None:
+        await registry.alter_group("g", {"consume.mode": "shared", "lease.max.records": "7"})
+        await registry.alter_group("g", {"consume.mode": None})
+        await registry.alter_group("back", {"consume.mode": "exclusive"})
+        await registry.alter_group("back", {"consume.mode": None})
+
+    trio.run(main)
+    registry.close()
+    again = Registry.open(path)
+    assert again.reconcile([], DEFAULTS) == []
+    for answering in (registry, again):
+        assert answering.group_configs("g") == {"lease.max.records": "7"}
+        assert answering.group_config("g").lease_max_records == 7
+        assert answering.group_config("g").consume_mode == "auto"
+        assert answering.group_configs("back") == {}
+        assert answering.group_config("back") == answering.group_config("never seen")
+    again.close()
+
+
 def test_an_answer_cannot_be_changed_behind_the_registrys_back(path: Path) -> None:
     registry = Registry.open(path)
     given = {"segment.ms": "1"}

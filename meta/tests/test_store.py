@@ -14,7 +14,15 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from meta.errors import StoreError
-from meta.store import AlterSubject, Change, DeleteSubject, PutSubject, Store, _metadata
+from meta.store import (
+    AlterGroup,
+    AlterSubject,
+    Change,
+    DeleteSubject,
+    PutSubject,
+    Store,
+    _metadata,
+)
 
 TOPIC_ID = bytes(range(16))
 KEPT = PutSubject(1, TOPIC_ID, "kept", {"retention.ms": "5"})
@@ -59,12 +67,17 @@ def test_changes_are_there_after_reopening(path: Path) -> None:
         AlterSubject(1, {"retention.ms": None, "max.message.bytes": "7", "segment.ms": "1"}),
         AlterSubject(1, {"max.message.bytes": "8"}),
         DeleteSubject(2),
+        AlterGroup("g", {"consume.mode": "shared", "lease.max.records": "7"}),
+        AlterGroup("g", {"consume.mode": None, "lease.max.records": "8"}),
+        AlterGroup("gone", {"consume.mode": "shared"}),
+        AlterGroup("gone", {"consume.mode": None}),
     ]
-    assert store.apply(changes) == [None] * 5
+    assert store.apply(changes) == [None] * len(changes)
     store.close()
     stored = reopen(path).stored
     assert stored.subjects == {1: (TOPIC_ID, "kept")}
     assert stored.configs == {1: {"max.message.bytes": "8", "segment.ms": "1"}}
+    assert stored.group_configs == {"g": {"lease.max.records": "8"}}
 
 
 def test_a_put_replaces_what_was_there(path: Path) -> None:
@@ -143,7 +156,7 @@ def test_open_after_bits_flipped_anywhere(path: Path) -> None:
         usable_again(path, f"flipped at {position}")
 
 
-@pytest.mark.parametrize("table", ["properties", "subjects", "subject_configs"])
+@pytest.mark.parametrize("table", ["properties", "subjects", "subject_configs", "group_configs"])
 def test_a_missing_table_is_damage(path: Path, table: str) -> None:
     filled(path)
     with sqlite3.connect(path) as connection:
@@ -151,6 +164,22 @@ def test_a_missing_table_is_damage(path: Path, table: str) -> None:
     connection.close()
     assert reopen(path).stored.subjects == {}
     assert len(aside(path)) == 1
+
+
+def test_a_store_of_the_first_schema_keeps_what_it_has_and_learns_of_groups(path: Path) -> None:
+    filled(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE group_configs")
+        connection.execute("UPDATE properties SET value = '1'")
+    connection.close()
+    store = Store.open(path)
+    assert store.stored.configs == {0: {"a": "b"}}
+    assert store.apply([AlterGroup("g", {"consume.mode": "shared"})]) == [None]
+    store.close()
+    stored = reopen(path).stored
+    assert stored.group_configs == {"g": {"consume.mode": "shared"}}
+    assert stored.configs == {0: {"a": "b"}}
+    assert not aside(path)
 
 
 def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
@@ -190,6 +219,7 @@ def test_statements_compile_for_postgresql(path: Path) -> None:
     store = Store.open(path)
     sa.event.listen(store._engine, "before_execute", lambda _c, s, *_: statements.append(s))
     store.apply([KEPT, AlterSubject(1, {"a": "b", "c": None}), DeleteSubject(1)])
+    store.apply([AlterGroup("g", {"a": "b", "c": None})])
     store.replace([1], [KEPT])
     store.close()
     assert len(statements) > 5
