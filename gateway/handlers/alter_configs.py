@@ -2,10 +2,10 @@
 
 What each version added: flexible from 2 and from 1; nothing else a client sees.
 
-The older one replaces all configs of a topic by those given. The incremental one sets, deletes, or, for
-lists, appends to and subtracts from single ones. Both can only validate. A topic's configs change together
-or not at all, and are answered when they are durable. The broker's own options are read at its start and
-are refused here, with that reason.
+The older one replaces all configs of a resource by those given. The incremental one sets, deletes, or,
+for lists, appends to and subtracts from single ones. Both can only validate. A resource's configs change
+together or not at all, and are answered when they are durable. Resources are topics and groups; the
+broker's own options are read at its start and are refused here, with that reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.handlers.resources import Resource, check_broker, topic_of, unsupported
+from gateway.handlers.resources import Resource, check_broker, configured
 from gateway.wire import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -25,13 +25,12 @@ from gateway.wire import (
     IncrementalAlterConfigsResponse,
 )
 from gateway.wire.codes import ErrorCode
-from meta.definitions import DEFINITIONS, describe, validate
 from meta.values import ConfigType
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
     from gateway.broker import Broker
     from gateway.dispatch import Session
+    from gateway.handlers.resources import Configured
     from gateway.wire import (
         IncrementalAlterableConfig,
         IncrementalAlterConfigsResource,
@@ -110,13 +109,13 @@ async def _alter(
         try:
             if times[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{name!r} is there more than once")
-            subject = _subject(broker, kind, name)
+            target = _target(broker, kind, name)
             if isinstance(resource, AlterConfigsResource):
-                changes = _replacing(broker, subject, resource)
+                changes = _replacing(target, resource)
             else:
-                changes = _incremental(broker, subject, resource)
+                changes = _incremental(target, resource)
             if changes and not request.validate_only:
-                await broker.subjects.alter(subject, changes)
+                await target.alter(changes)
         except ANSWERABLE as error:
             outcomes.append(Outcome(error.error_code, str(error), kind, name))
         else:
@@ -124,47 +123,43 @@ async def _alter(
     return outcomes
 
 
-def _subject(broker: Broker, kind: int, name: str) -> Subject:
-    if kind == Resource.TOPIC:
-        return topic_of(broker, name)
+def _target(broker: Broker, kind: int, name: str) -> Configured:
     if kind == Resource.BROKER:
         check_broker(broker, name)
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             "the broker's options are read at its start and stay as they are",
         )
-    raise unsupported(kind)
+    return configured(broker, kind, name)
 
 
-def _replacing(broker: Broker, subject: Subject, resource: AlterConfigsResource) -> Changes:
+def _replacing(target: Configured, resource: AlterConfigsResource) -> Changes:
     """Every config that is set now goes, unless it is given anew."""
-    changes: Changes = dict.fromkeys(broker.registry.configs(subject.id))
+    changes: Changes = dict.fromkeys(target.configs)
     for config in resource.configs:
         if config.value is None:
             raise Refused(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
-        validate(config.name, config.value, broker.subjects.defaults)
+        target.validate(config.name, config.value)
         changes[config.name] = config.value
     return changes
 
 
-def _incremental(
-    broker: Broker, subject: Subject, resource: IncrementalAlterConfigsResource
-) -> Changes:
+def _incremental(target: Configured, resource: IncrementalAlterConfigsResource) -> Changes:
     changes: Changes = {}
     for config in resource.configs:
         if config.name in changes:
             raise Refused(ErrorCode.INVALID_REQUEST, f"{config.name} is there more than once")
-        value = _changed(broker, subject, config)
+        value = _changed(target, config)
         if value is not None:
-            validate(config.name, value, broker.subjects.defaults)
+            target.validate(config.name, value)
         changes[config.name] = value
     return changes
 
 
-def _changed(broker: Broker, subject: Subject, config: IncrementalAlterableConfig) -> str | None:
+def _changed(target: Configured, config: IncrementalAlterableConfig) -> str | None:
     """What the config becomes; None: its default."""
     operation, value = config.config_operation, config.value
-    definition = DEFINITIONS.get(config.name)
+    definition = target.definitions.get(config.name)
     if operation == DELETE:
         if definition is None:
             raise Refused(ErrorCode.INVALID_CONFIG, f"unknown config {config.name!r}")
@@ -177,8 +172,7 @@ def _changed(broker: Broker, subject: Subject, config: IncrementalAlterableConfi
         raise Refused(
             ErrorCode.INVALID_CONFIG, f"operation {operation} is not possible for {config.name}"
         )
-    row = describe(broker.registry.configs(subject.id), broker.subjects.defaults, [config.name])[0]
-    return _changed_list(row.value, value, operation)
+    return _changed_list(target.describe([config.name])[0].value, value, operation)
 
 
 def _changed_list(present: str, value: str, operation: int) -> str:

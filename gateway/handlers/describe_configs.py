@@ -1,4 +1,4 @@
-"""DescribeConfigs: configs of topics and of the broker, and where they come from. Key 32, versions 1 to 4.
+"""DescribeConfigs: configs of topics, groups and the broker, and their sources. Key 32, versions 1 to 4.
 
 What each version added:
   v1  source and synonyms of each value
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.dispatch import ANSWERABLE, handles
-from gateway.handlers.resources import Resource, check_broker, topic_of, unsupported
+from gateway.handlers.resources import Resource, check_broker, configured
 from gateway.wire import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
@@ -23,7 +23,7 @@ from gateway.wire import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from meta.definitions import ConfigSource, describe
+from meta.definitions import ConfigSource
 
 if TYPE_CHECKING:
     from gateway.broker import Broker
@@ -79,20 +79,11 @@ def describe_configs(session: Session, request: DescribeConfigsRequest) -> Descr
 def _configs(
     broker: Broker, resource: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
-    wanted = resource.configuration_keys
-    if resource.resource_type == Resource.TOPIC:
-        return _topic_configs(broker, resource.resource_name, wanted)
-    if resource.resource_type == Resource.BROKER:
-        check_broker(broker, resource.resource_name)
-        return _broker_options(broker, wanted) if resource.resource_name else []
-    raise unsupported(resource.resource_type)
-
-
-def _topic_configs(
-    broker: Broker, name: str, wanted: list[str] | None
-) -> list[DescribeConfigsResourceResult]:
-    subject = topic_of(broker, name)
-    rows = describe(broker.registry.configs(subject.id), broker.subjects.defaults, wanted)
+    kind, name, wanted = resource.resource_type, resource.resource_name, resource.configuration_keys
+    if kind == Resource.BROKER:
+        check_broker(broker, name)
+        return _broker_options(broker, wanted) if name else []
+    rows = configured(broker, kind, name).describe(wanted)
     return [
         DescribeConfigsResourceResult(
             name=row.name,

@@ -1,18 +1,30 @@
-"""What configs can belong to, as DescribeConfigs and the two AlterConfigs name it: numbers and names."""
+"""What configs can belong to, as DescribeConfigs and the two AlterConfigs name it: numbers and names.
+
+Topics and groups have configs that can be changed; `Configured` is what the two have in common. A group's
+belong to its name, whether or not the group exists. The broker's options can only be shown.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.dispatch import Refused
 from gateway.handlers.lookup import find_subject
 from gateway.subjects import check_name
 from gateway.wire.codes import ErrorCode
+from meta.definitions import DEFINITIONS, describe, validate
+from meta.group_configs import GROUP_DEFINITIONS, describe_group, validate_group
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
     from gateway.broker import Broker
+    from meta.definitions import ConfigRow, Definition
+
+MAX_GROUP_NAME = 255
 
 
 class Resource(IntEnum):
@@ -25,10 +37,56 @@ class Resource(IntEnum):
     GROUP = 32
 
 
-def topic_of(broker: Broker, name: str) -> Subject:
-    """The subject that a TOPIC resource names. Raises Refused."""
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """A resource whose configs can be changed."""
+
+    configs: Mapping[str, str]
+    """Those that were set explicitly."""
+    definitions: Mapping[str, Definition]
+    validate: Callable[[str, str], None]
+    """Raises ConfigError for a config that it may not have."""
+    describe: Callable[[Iterable[str] | None], list[ConfigRow]]
+    alter: Callable[[Mapping[str, str | None]], Awaitable[None]]
+    """None as value: back to the default. What is given must have been validated."""
+
+
+def configured(broker: Broker, kind: int, name: str) -> Configured:
+    """What a TOPIC or GROUP resource names. Raises Refused."""
+    if kind == Resource.TOPIC:
+        return _topic(broker, name)
+    if kind == Resource.GROUP:
+        return _group(broker, name)
+    raise unsupported(kind)
+
+
+def _topic(broker: Broker, name: str) -> Configured:
     check_name(name)
-    return find_subject(broker, name)
+    subject, defaults = find_subject(broker, name), broker.subjects.defaults
+    configs = broker.registry.configs(subject.id)
+    return Configured(
+        configs,
+        DEFINITIONS,
+        lambda config, value: validate(config, value, defaults),
+        lambda names: describe(configs, defaults, names),
+        partial(broker.subjects.alter, subject),
+    )
+
+
+def _group(broker: Broker, name: str) -> Configured:
+    if not 0 < len(name) <= MAX_GROUP_NAME:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"a group name has 1 to {MAX_GROUP_NAME} characters, this one has {len(name)}",
+        )
+    configs = broker.registry.group_configs(name)
+    return Configured(
+        configs,
+        GROUP_DEFINITIONS,
+        validate_group,
+        partial(describe_group, configs),
+        partial(broker.registry.alter_group, name),
+    )
 
 
 def check_broker(broker: Broker, name: str) -> None:
@@ -42,4 +100,4 @@ def check_broker(broker: Broker, name: str) -> None:
 def unsupported(kind: int) -> Refused:
     known = kind in Resource.__members__.values()
     what = f"{Resource(kind).name} configs" if known else f"resource type {kind}"
-    return Refused(ErrorCode.INVALID_REQUEST, f"{what}: not served; TOPIC and BROKER are")
+    return Refused(ErrorCode.INVALID_REQUEST, f"{what}: not served; TOPIC, GROUP and BROKER are")
