@@ -13,7 +13,8 @@ written. Then comes a frame that is not whole. Is it the end of a write that was
   header is stepped over by its row in the checkpoint, never by searching.
 
 Before high watermarks open all that was replayed is synced: what kill -9 left in the page cache is only
-then safe to show.
+then safe to show. What lies above the border is written once more first: if the last process died of a
+failed sync, the kernel takes those pages for clean, and a sync alone would succeed without them.
 """
 
 from __future__ import annotations
@@ -289,10 +290,12 @@ class Recovery:
     # --- ready to write ------------------------------------------------------------------------
 
     def finish(self, now_ms: Callable[[], int]) -> MessageLog:
+        border = max(self._border, self._replay.told_synced)
         for segment in self._replayed:
             with Frames(self._files, segment) as frames:
                 if segment is self._state.active and frames.end > self._end:
                     frames.truncate(self._end)
+                frames.write_again(max(border, segment.base), min(segment.end, frames.end))
                 frames.sync()
         self._files.fsync_dir(self._directory)
         for subject in self._state.subjects:

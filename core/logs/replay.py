@@ -55,6 +55,8 @@ class Replay:
         self.state = state
         self._new_rows = bytearray()
         self._rows: dict[int, bytearray] = {}
+        self.told_synced = 0
+        """The highest synced end that a whole frame tells of."""
         self._forgiving = forgiving
         self._synced_end = 0
 
@@ -75,11 +77,11 @@ class Replay:
         """
         view, at = frames.window(position)
         size, unpack, state = len(view), HEADER_AND_HEAD.unpack_from, self.state
-        subjects, synced_end, newest = state.subjects.by_id, self._synced_end, 0
+        subjects, synced_end, newest, told = state.subjects.by_id, self._synced_end, 0, 0
         while at + HEADER_AND_HEAD.size <= size and position != following:
             fields = unpack(view, at)
             magic, version, kind, _, subject_id, length, sequences, payload_crc = fields[:8]
-            base, stored, where, _, header_crc, offset, rest, epoch, v2, crc = fields[8:18]
+            base, stored, where, synced, header_crc, offset, rest, epoch, v2, crc = fields[8:18]
             end = at + HEADER_SIZE + length
             subject = subjects.get(subject_id)
             if (
@@ -100,10 +102,11 @@ class Replay:
             if producer >= 0:
                 batch = ProducerBatch(first, last_of(first, count), base, stored, 0)
                 state.produced(subject, producer, epoch, batch)
-            newest = max(newest, stored)
+            newest, told = max(newest, stored), synced
             position += end - at
             at = end
         segment.newest_store_time = max(newest, segment.newest_store_time)
+        self.told_synced = max(told, self.told_synced)
         return position
 
     def misfit(self, header: FrameHeader) -> str | None:
@@ -130,6 +133,7 @@ class Replay:
                 f"{header.version}, kind {kind}: it was written by a newer Kumquat"
             )
         segment.newest_store_time = max(segment.newest_store_time, header.store_time)
+        self.told_synced = max(self.told_synced, header.synced_end)
         if header.position >= self._synced_end:
             self._new_rows += ROW.pack(*row_of(header))
         if kind == MESSAGES:

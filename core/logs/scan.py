@@ -73,6 +73,13 @@ class Frames:
         self._files.truncate(self._fd, position - self._base)
         self.end = position
 
+    def write_again(self, position: int, end: int) -> None:
+        """Write what is there from `position` to `end` once more, so that a sync takes it along."""
+        while position < end:
+            data = self._files.pread(self._fd, min(_WINDOW, end - position), position - self._base)
+            self._files.pwritev(self._fd, [data], position - self._base)
+            position += len(data)
+
     def sync(self) -> None:
         self._files.fdatasync(self._fd)
 
