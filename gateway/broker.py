@@ -96,8 +96,7 @@ class Broker:
                 task_status.started()
                 await self._stop.wait()
                 acceptor.stop()
-                for scope in self._polls:
-                    scope.cancel()
+                self.end_polls()
             nursery.cancel_scope.cancel()  # the log syncs what is left and closes
         self.registry.close()
 
@@ -108,6 +107,11 @@ class Broker:
     def stop(self) -> None:
         """Begin a graceful stop."""
         self._stop.set()
+
+    def end_polls(self) -> None:
+        """Have those who wait for data answered with what there is."""
+        for scope in self._polls:
+            scope.cancel()
 
     @contextmanager
     def long_poll(self) -> Iterator[None]:
