@@ -130,11 +130,23 @@ class Decoder:
         self.flush()
         if node.compact:
             with self.out.block(f"if {name} > 127:"):
-                self.out.line(f"{name}, pos = finish_uvarint(buf, pos, {name})")
-                if isinstance(node, Text):
-                    with self.out.block(f"if {name} > {MAX_STRING + 1}:"):
-                        self.out.line(f'raise WireError(f"string of {{{name} - 1}} bytes")')
+                self.longer(node, name)
         return name
+
+    def longer(self, node: Text | Blob | Many, name: str) -> None:
+        """The rest of a varint of more than one byte; inline where two bytes are the usual."""
+        if isinstance(node, Blob) and node.view:
+            self.out.line("q = buf[pos]")
+            with self.out.block("if q < 128:"):
+                self.out.line(f"{name} += q - 1 << 7")
+                self.out.line("pos += 1")
+            self.out.line("else:")
+            self.out.line(f"    {name}, pos = finish_uvarint(buf, pos, {name})")
+        else:
+            self.out.line(f"{name}, pos = finish_uvarint(buf, pos, {name})")
+        if isinstance(node, Text):
+            with self.out.block(f"if {name} > {MAX_STRING + 1}:"):
+                self.out.line(f'raise WireError(f"string of {{{name} - 1}} bytes")')
 
     # -- values ------------------------------------------------------------------------------
 

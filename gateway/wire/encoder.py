@@ -116,6 +116,9 @@ class Encoder:
         elif self.pending:
             with self.out.block(f"if {n} < 128:"):
                 self.flush("B", n, keep=True)
+            if isinstance(node, Blob) and node.view:
+                with self.out.block(f"elif {n} < 16384:"):
+                    self.flush("BB", f"{n} & 127 | 128, {n} >> 7", keep=True)
             with self.out.block("else:"):
                 self.flush()
                 self.out.line(f"parts.append(uvarint({n}))")

@@ -59,7 +59,8 @@ def read_request_header(view: memoryview, pos: int = 0) -> tuple[int, int, int, 
             raise WireError(str(failure), message="request header", position=pos) from failure
         pos = stop
     if version >= _REQUEST_FLEXIBLE.get(key, NEVER):
-        pos = _skip_header_tags(view, pos)
+        # No client sends tags here, so the empty section needs no call.
+        pos = pos + 1 if pos < len(view) and not view[pos] else _skip_header_tags(view, pos)
     return key, version, correlation_id, client_id, pos
 
 
@@ -77,8 +78,6 @@ def _header_without_client_id(
 
 def _skip_header_tags(view: memoryview, pos: int) -> int:
     try:
-        if view[pos] == 0:
-            return pos + 1
         count, after = read_uvarint(view, pos)
         return skip_tags(view, after, count, len(view))
     except IndexError as failure:

@@ -21,22 +21,33 @@ def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
 
 def finish_uvarint(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
     """The same, when the first byte has been read already and has its high bit set."""
-    value = first & 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = buf[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 128:
-            if value > MAX_VALUE:
-                raise WireError(f"varint {value} is over 31 bits")
-            return value, pos
-    raise WireError("varint of more than five bytes")
+    byte = buf[pos]
+    value = first + (byte - 1 << 7)
+    if byte < 128:
+        return value, pos + 1
+    byte = buf[pos + 1]
+    value += byte - 1 << 14
+    if byte < 128:
+        return value, pos + 2
+    byte = buf[pos + 2]
+    value += byte - 1 << 21
+    if byte < 128:
+        return value, pos + 3
+    byte = buf[pos + 3]
+    value += byte - 1 << 28
+    if byte > 127:
+        raise WireError("varint of more than five bytes")
+    if value > MAX_VALUE:
+        raise WireError(f"varint {value} is over 31 bits")
+    return value, pos + 4
 
 
 def uvarint(value: int) -> bytes:
     """The shortest form of `value`."""
     if value < 128:
         return ONE_BYTE[value]
+    if value < 16384:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 127:
         out.append(value & 0x7F | 0x80)
