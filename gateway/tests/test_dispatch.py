@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,15 +83,17 @@ def asking(key: int, version: int) -> Any:
     return api.request(**fields.get(api.name, {}))
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=name_of)
 def test_every_api_in_every_version_is_answered(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, route: tuple[int, int]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def check(served: Served) -> None:
-        await served.create("t")
-        async with served.client() as client:
-            await client.call(asking(*route), route[1])
-        assert not [r.getMessage() for r in caplog.records if r.levelname in ("WARNING", "ERROR")]
+        for key, version in ROUTES:
+            if "t" not in served.broker.log.subjects.by_name:
+                await served.create("t")
+            async with served.client() as client:
+                await client.call(asking(key, version), version)
+            bad = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+            assert not bad, dispatch.describe(key, version)
 
     serve(check, tmp_path)
 
