@@ -1,50 +1,51 @@
 """Groups as the action log knows them: members, positions, pull logs. Changes in `apply` alone.
 
-Per group and subject there is a Progress. While the group reads with plain offsets it is a position and
-no more. While it shares, `cursor` is the next sequence never delivered; below it everything is acked,
-except what is leased (in a pull log) or waits to be delivered again (`redelivery`). So its size grows
-with unacked ranges, never with what was consumed.
+What a group has of each subject is a Progress (progress.py). Here is whose it is, which slots are taken,
+and which numbers were ever given out.
 
-A pull log numbers what one member was given: pull sequences grow by one with each message, and each
-lease maps a run of them onto a run of sequences. Slots number the pull logs of a subject, over all its
-groups: `slot << 48 | pull sequence` is the offset that the member sees.
+A slot is a number of 15 bits, so it is used again when all have been used; never while it is taken. What
+must not come again is a pull offset. So a new pull log begins above all that any pull log of the subject,
+gone or at hand in a snapshot, has reached; and above what one may have reached whose traces an unclean
+stop has taken: `_jump` raises the floor for subjects that nothing is known of too.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from core.delivery import actions
 from core.delivery.actions import Action
-from core.delivery.ranges import Range, Ranges
+from core.delivery.progress import (
+    FIRST_PULL,
+    JUMP,
+    MAX_PULL,
+    MAX_SLOT,
+    Lease,
+    Progress,
+    PullLog,
+    pull_offset,
+    split_offset,
+)
+from core.delivery.ranges import Range
+from core.errors import GroupMaxSizeReached
 
-SLOT_SHIFT = 48
-MAX_SLOT = (1 << 15) - 1
-FIRST_PULL = 1 << 24
-"""Pull logs begin here: the base offset of a cut batch may lie below its first record."""
-JUMP = 1 << 24
-ROUND_SHIFT = 40
-"""When all slots of a subject were used once, pull logs begin this much higher in the next round."""
-
-
-def pull_offset(slot: int, pull: int) -> int:
-    return slot << SLOT_SHIFT | pull
-
-
-def split_offset(offset: int) -> tuple[int, int]:
-    """Slot and pull sequence; slot 0 is a plain offset."""
-    return offset >> SLOT_SHIFT, offset & (1 << SLOT_SHIFT) - 1
-
-
-class Lease(NamedTuple):
-    """Messages `first` … of the subject, given as pull sequences `pull` …"""
-
-    pull: int
-    first: int
-    size: int
-    attempt: int
+__all__ = [
+    "FIRST_PULL",
+    "JUMP",
+    "MAX_SLOT",
+    "Group",
+    "Groups",
+    "Lease",
+    "Member",
+    "Progress",
+    "PullLog",
+    "SlotNumbers",
+    "pull_offset",
+    "split_offset",
+]
 
 
 @dataclass(slots=True)
@@ -63,58 +64,17 @@ class Member:
     instance_id: str | None = None
     subscription: list[str] = field(default_factory=list)
     pattern: str | None = None
+    rack: str | None = None
+    protocol_type: str = "consumer"
     protocol: str = ""
     metadata: str = ""
     """Base64 of what the member said in its JoinGroup, shown by DescribeGroups."""
     assignment: str = ""
     """Base64, where a client assigns."""
+    leader: bool = False
+    """Where a client assigns: it is this one."""
     holds: dict[int, int] = field(default_factory=dict)
     """Subject id → 0 for plain offsets, else the slot of its pull log."""
-
-
-class PullLog:
-    __slots__ = ("acked", "leases", "member_id", "next", "slot")
-
-    def __init__(self, slot: int, member_id: str, pull: int) -> None:
-        self.slot = slot
-        self.member_id = member_id
-        self.acked = pull
-        """The first pull sequence that is not acked."""
-        self.next = pull
-        self.leases: deque[Lease] = deque()
-        """Unacked, by pull sequence; after an unclean start there may be gaps between them."""
-
-    @property
-    def unacked(self) -> int:
-        return sum(lease.size for lease in self.leases)
-
-
-class Progress:
-    __slots__ = ("cursor", "epoch", "metadata", "position", "pull_logs", "redelivery", "shared")
-
-    def __init__(self) -> None:
-        self.position: int | None = None
-        """What was committed with plain offsets; None when nothing ever was."""
-        self.epoch = -1
-        self.metadata = ""
-        self.shared = False
-        self.cursor = 0
-        self.pull_logs: dict[int, PullLog] = {}
-        self.redelivery = Ranges()
-
-    def lowest_unacked(self) -> int | None:
-        """The group's position in sequences: what lag tools are told."""
-        if not self.shared:
-            return self.position
-        lowest = [lease.first for log in self.pull_logs.values() for lease in log.leases]
-        if self.redelivery.lowest is not None:
-            lowest.append(self.redelivery.lowest)
-        return min(lowest, default=self.cursor)
-
-    @property
-    def settled(self) -> bool:
-        """Nothing below the cursor is unacked."""
-        return not len(self.redelivery) and not any(log.leases for log in self.pull_logs.values())
 
 
 class Group:
@@ -131,6 +91,16 @@ class Group:
         """The last segment of the action log that holds this group's state."""
 
 
+@dataclass(slots=True)
+class SlotNumbers:
+    """What a subject has given out: neither ever goes back."""
+
+    given: int = 0
+    """How many slots, those counted that were passed over because they were taken."""
+    top: int = 0
+    """No pull log that is gone has reached it."""
+
+
 class Groups:
     """All groups, and which slots are taken. `apply` is the only way to change them."""
 
@@ -140,57 +110,80 @@ class Groups:
         self.next_id = 1
         self.slots: dict[int, dict[int, tuple[Group, PullLog]]] = {}
         """Subject id → slot → whose it is."""
-        self.slots_given: dict[int, int] = {}
-        """Subject id → how many slots it ever gave: no pull offset may name two messages, ever."""
+        self.numbers: dict[int, SlotNumbers] = {}
+        """By subject id."""
+        self.floor = FIRST_PULL
+        """No pull log may begin below."""
         self.clean = True
         """Whether the last action was a clean stop."""
+        self._appliers: dict[str, Callable[..., None]] = {
+            actions.GROUP: self._group,
+            actions.FORGET: self._forget,
+            actions.MEMBER: self._member,
+            actions.LEFT: self._left,
+            actions.COMMIT: self._commit,
+            actions.SHARE: self._share,
+            actions.UNSHARE: self._unshare,
+            actions.SLOT: self._slot,
+            actions.PULL: self._pull,
+            actions.ACK: self._ack,
+            actions.RELEASE: self._release,
+            actions.EXPIRE: self._expire,
+            actions.DROP: self._drop,
+            actions.GONE: self._gone,
+            actions.JUMP: self._jump,
+            actions.NUMBERS: self._numbers,
+            actions.SLOTS: self._slots,
+            actions.AGAIN: self._again,
+            actions.LOG: self._log,
+            actions.STOPPED: self._stopped,
+        }
 
     def apply(self, action: Action) -> None:
+        """Raises, with nothing changed, when the action does not fit what is known."""
         self.clean = action[0] == actions.STOPPED
-        getattr(self, f"_{action[0]}")(*action[1:])
+        self._appliers[action[0]](*action[1:])
 
     # --- groups and members ----------------------------------------------------------------------
 
-    def _group(self, group_id: int, name: str) -> None:
-        if group_id in self.by_id:  # a snapshot's word on a group that is known
-            self._forget(group_id)
-        group = self.by_id[group_id] = self.by_name[name] = Group(group_id, name)
+    def _group(self, gid: int, name: str) -> None:
+        if gid in self.by_id:  # a snapshot's word on a group that is known
+            self._forget(gid)
+        group = self.by_id[gid] = self.by_name[name] = Group(gid, name)
         self.next_id = max(self.next_id, group.id + 1)
 
-    def _forget(self, group_id: int) -> None:
-        group = self.by_id.pop(group_id)
-        for subject_id in list(group.progress):
-            self._free_slots(group, subject_id)
+    def _forget(self, gid: int) -> None:
+        group = self.by_id.pop(gid)
+        for sid in list(group.progress):
+            self._free_slots(group, sid)
         if self.by_name.get(group.name) is group:
             del self.by_name[group.name]
 
-    def _member(self, group_id: int, fields: dict[str, Any]) -> None:
-        member = Member(**fields)
+    def _member(self, gid: int, fields: dict[str, Any]) -> None:
+        group, member = self.by_id[gid], Member(**fields)
         member.holds = {int(subject): slot for subject, slot in member.holds.items()}
-        group = self.by_id[group_id]
         group.members[member.id] = member
         group.generation = max(group.generation, member.generation)
 
-    def _left(self, group_id: int, member_id: str) -> None:
-        self.by_id[group_id].members.pop(member_id, None)
+    def _left(self, gid: int, member_id: str) -> None:
+        self.by_id[gid].members.pop(member_id, None)
 
     # --- positions -------------------------------------------------------------------------------
 
-    def _progress(self, group_id: int, subject_id: int) -> Progress:
-        return self.by_id[group_id].progress.setdefault(subject_id, Progress())
+    def _progress(self, gid: int, sid: int) -> Progress:
+        return self.by_id[gid].progress.setdefault(sid, Progress())
 
     def _commit(self, gid: int, sid: int, sequence: int, epoch: int, metadata: str) -> None:
         progress = self._progress(gid, sid)
         progress.position, progress.epoch, progress.metadata = sequence, epoch, metadata
 
     def _share(self, gid: int, sid: int, sequence: int) -> None:
-        progress = self._progress(gid, sid)
-        progress.shared = True
-        progress.cursor = sequence
+        self._progress(gid, sid).begin_sharing(sequence)
 
     def _unshare(self, gid: int, sid: int) -> None:
         group, progress = self.by_id[gid], self._progress(gid, sid)
-        assert progress.settled
+        if not progress.settled:
+            raise ValueError(f"subject {sid} of group {gid} has unacked messages")
         self._free_slots(group, sid)
         progress.shared = False
         progress.position, progress.epoch = progress.cursor, -1
@@ -200,75 +193,72 @@ class Groups:
         self._free_slots(group, sid)
         group.progress.pop(sid, None)
 
+    def _gone(self, sid: int) -> None:
+        for group in self.by_id.values():
+            group.progress.pop(sid, None)
+            for member in group.members.values():
+                member.holds.pop(sid, None)
+        self.slots.pop(sid, None)
+        self.numbers.pop(sid, None)
+
     def _expire(self, gid: int, sid: int, sequence: int) -> None:
-        progress = self._progress(gid, sid)
-        if progress.position is not None:
-            progress.position = max(progress.position, sequence)
-        progress.cursor = max(progress.cursor, sequence)
-        progress.redelivery.remove_below(sequence)
-        for log in progress.pull_logs.values():
-            log.leases = deque(
-                _above(lease, sequence)
-                for lease in log.leases
-                if lease.first + lease.size > sequence
-            )
+        self._progress(gid, sid).expire(sequence)
 
     # --- pull logs -------------------------------------------------------------------------------
 
+    def next_slot(self, sid: int) -> tuple[int, int]:
+        """A free slot of a subject, and where a pull log in it begins."""
+        numbers, taken = self.numbers.get(sid, SlotNumbers()), self.slots.get(sid, {})
+        begin = max(numbers.top, self.floor)
+        for given in range(numbers.given, numbers.given + MAX_SLOT):
+            if given % MAX_SLOT + 1 not in taken and begin <= MAX_PULL // 2:
+                return given % MAX_SLOT + 1, begin
+        raise GroupMaxSizeReached(f"all {MAX_SLOT} slots of subject {sid} are taken")
+
     def _slot(self, gid: int, sid: int, slot: int, member_id: str, pull: int) -> None:
         group = self.by_id[gid]
-        log = self._progress(gid, sid).pull_logs[slot] = PullLog(slot, member_id, pull)
-        self.slots.setdefault(sid, {})[slot] = (group, log)
-        self.slots_given[sid] = max(self.slots_given.get(sid, 0), _ordinal(slot, pull))
+        if slot in self.slots.get(sid, ()):
+            raise ValueError(f"slot {slot} of subject {sid} is taken")
+        self._open(group, sid, PullLog(slot, member_id, pull))
+
+    def _open(self, group: Group, sid: int, log: PullLog) -> None:
+        self._progress(group.id, sid).pull_logs[log.slot] = log
+        self.slots.setdefault(sid, {})[log.slot] = (group, log)
+        numbers = self.numbers.setdefault(sid, SlotNumbers())
+        numbers.given += (log.slot - 1 - numbers.given) % MAX_SLOT + 1
 
     def _pull(self, gid: int, sid: int, slot: int, pull: int, given: list[list[int]]) -> None:
         progress = self.by_id[gid].progress[sid]
-        log = progress.pull_logs[slot]
-        for first, size, attempt in given:
-            if first >= progress.cursor:
-                progress.cursor = first + size
-            else:
-                progress.redelivery.remove(first, size)
-            log.leases.append(Lease(pull, first, size, attempt))
-            pull += size
-        log.next = pull
+        progress.lease(progress.pull_logs[slot], pull, given)
 
     def _ack(self, gid: int, sid: int, slot: int, pull: int) -> None:
-        log = self.by_id[gid].progress[sid].pull_logs[slot]
-        log.acked = max(log.acked, pull)
-        leases = log.leases
-        while leases and leases[0].pull < pull:
-            lease = leases.popleft()
-            left = lease.pull + lease.size - pull
-            if left > 0:
-                done = lease.size - left
-                leases.appendleft(Lease(pull, lease.first + done, left, lease.attempt))
+        self.by_id[gid].progress[sid].pull_logs[slot].ack(pull)
 
     def _release(self, gid: int, sid: int, slot: int) -> None:
-        progress = self.by_id[gid].progress[sid]
-        log = progress.pull_logs.pop(slot)
-        for lease in log.leases:
-            progress.redelivery.add(Range(lease.first, lease.size, lease.attempt + 1))
-        del self.slots[sid][slot]
+        self._free(sid, self.by_id[gid].progress[sid].release(slot))
 
-    def _free_slots(self, group: Group, subject_id: int) -> None:
-        progress = group.progress.get(subject_id)
+    def _free(self, sid: int, log: PullLog) -> None:
+        """The slot is free for another pull log, which begins higher."""
+        del self.slots[sid][log.slot]
+        numbers = self.numbers[sid]
+        numbers.top = max(numbers.top, log.next + 1)
+
+    def _free_slots(self, group: Group, sid: int) -> None:
+        progress = group.progress.get(sid)
         if progress is not None:
-            for slot in progress.pull_logs:
-                del self.slots[subject_id][slot]
+            for log in progress.pull_logs.values():
+                self._free(sid, log)
             progress.pull_logs = {}
 
     # --- starts and stops ------------------------------------------------------------------------
 
     def _jump(self, distance: int) -> None:
-        for group in self.by_id.values():
-            for progress in group.progress.values():
-                for log in progress.pull_logs.values():
-                    log.next += distance
-
-    def _slots(self, sid: int, given: int) -> None:
-        """In snapshots: how many slots a subject has given."""
-        self.slots_given[sid] = given
+        self.floor += distance
+        for numbers in self.numbers.values():
+            numbers.top += distance
+        for logs in self.slots.values():
+            for _, log in logs.values():
+                log.next += distance
 
     def _stopped(self) -> None:
         pass
@@ -289,19 +279,31 @@ class Groups:
             made.append(
                 (actions.COMMIT, gid, sid, progress.position, progress.epoch, progress.metadata)
             )
-        if not progress.shared:
-            return made
-        made.append((actions.SHARE, gid, sid, progress.cursor))
+        if progress.shared:
+            made.append((actions.SHARE, gid, sid, progress.cursor))
         made += [(actions.AGAIN, gid, sid, *r) for r in progress.redelivery]
         for log in progress.pull_logs.values():
             leases = [list(lease) for lease in log.leases]
-            made.append(
-                (actions.LOG, gid, sid, log.slot, log.member_id, log.acked, log.next, leases)
-            )
+            numbers = [log.begin, log.acked, log.next]
+            made.append((actions.LOG, gid, sid, log.slot, log.member_id, numbers, leases))
         return made
 
+    def snapshot_slots(self, sid: int) -> Action:
+        """What the subject has given out; pull logs that are alive count as if they ended now."""
+        numbers = self.numbers[sid]
+        live = (log.next + 1 for _, log in self.slots.get(sid, {}).values())
+        return (actions.SLOTS, sid, numbers.given, max(live, default=0))
+
+    def _numbers(self, next_id: int, floor: int) -> None:
+        self.next_id = max(self.next_id, next_id)
+        self.floor = max(self.floor, floor)
+
+    def _slots(self, sid: int, given: int, top: int) -> None:
+        numbers = self.numbers.setdefault(sid, SlotNumbers())
+        numbers.given = max(numbers.given, given)
+        numbers.top = max(numbers.top, top)
+
     def _again(self, gid: int, sid: int, first: int, size: int, attempt: int) -> None:
-        """In snapshots: messages that wait to be delivered again."""
         self._progress(gid, sid).redelivery.add(Range(first, size, attempt))
 
     def _log(
@@ -310,27 +312,11 @@ class Groups:
         sid: int,
         slot: int,
         member_id: str,
-        acked: int,
-        following: int,
+        numbers: list[int],
         leases: list[list[int]],
     ) -> None:
-        """In snapshots: a pull log as it is."""
-        self._slot(gid, sid, slot, member_id, acked)
-        log = self.by_id[gid].progress[sid].pull_logs[slot]
-        log.next = following
+        log = PullLog(slot, member_id, numbers[0])
         log.leases = deque(Lease(*lease) for lease in leases)
-
-
-def next_slot(given: int) -> tuple[int, int]:
-    """The slot after that many, and where its pull log begins: higher in each round over the slots."""
-    return given % MAX_SLOT + 1, FIRST_PULL + (given // MAX_SLOT << ROUND_SHIFT)
-
-
-def _ordinal(slot: int, pull: int) -> int:
-    """How many slots had been given with this one."""
-    return (pull - FIRST_PULL >> ROUND_SHIFT) * MAX_SLOT + slot
-
-
-def _above(lease: Lease, sequence: int) -> Lease:
-    gone = max(0, sequence - lease.first)
-    return Lease(lease.pull + gone, lease.first + gone, lease.size - gone, lease.attempt)
+        log.unacked = sum(lease.size for lease in log.leases)
+        _, log.acked, log.next = numbers
+        self._open(self.by_id[gid], sid, log)
