@@ -147,7 +147,7 @@ def _consume(work: Consume) -> Done:
 def _take(consumer: Consumer, count: int) -> None:
     got = 0
     while got < count:
-        messages = consumer.consume(10_000, timeout=30)
+        messages = consumer.consume(min(10_000, count - got), timeout=30)
         if not messages:
             raise RuntimeError(f"only {got} of {count} messages came")
         for message in (messages[0], messages[-1]):

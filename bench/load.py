@@ -1,9 +1,10 @@
 """The request load: raw sockets in a process of their own, far cheaper than any broker.
 
-Frames are built once; answers to one frame are all of one length, so they are counted by their bytes
-and never parsed. That they were no errors is proven at the end: the next record's offset must be
-the number of records sent. Frames go out in chunks, a chunk in one send, while at most `window`
-requests per connection wait for their answer; a chunk's latency runs from its send to its last answer.
+Frames are built once; answers to one frame are all of one length, so they are counted by their
+bytes and never parsed. That they were no errors is proven at the end: the next record's offset must
+be the number of records sent. Frames go out in chunks, a chunk in one send, while at most `window`
+requests per connection wait for their answer; a chunk's latency runs from its send to its last
+answer.
 """
 
 from __future__ import annotations

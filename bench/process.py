@@ -42,6 +42,8 @@ class BrokerProcess(ABC):
         self.folder = folder or Path(tempfile.mkdtemp(prefix="broker-", dir=runs))
         self.output = self.folder / "broker.out"
         self.port = free_ports(1)[0]
+        self.file_limit: int | None = None
+        """The most files that it may have open (ulimit -n), where that is the point."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -59,6 +61,9 @@ class BrokerProcess(ABC):
     def start(self, timeout: float = 60) -> float:
         """Starts and waits; gives the seconds until the first Metadata answer."""
         command = self.command()
+        if self.file_limit is not None:
+            limited = f'ulimit -n {self.file_limit}; exec "$@"'
+            command = ["sh", "-c", limited, "sh", *command]
         began = time.perf_counter()
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(

@@ -1,0 +1,11 @@
+"""The scenarios, in the order in which they run."""
+
+from bench.scenarios.recovery import RECOVERY
+from bench.scenarios.requests import REQUESTS
+from bench.scenarios.starting import STARTING
+from bench.scenarios.subjects import SUBJECTS
+from bench.scenarios.throughput import THROUGHPUT
+
+SCENARIOS = [*THROUGHPUT, *REQUESTS, *STARTING, *SUBJECTS, *RECOVERY]
+
+__all__ = ["SCENARIOS"]
