@@ -55,6 +55,10 @@ class UnsupportedCompression(KumquatError):
     error_code = 76
 
 
+class GroupMaxSizeReached(KumquatError):
+    error_code = 81
+
+
 class InvalidRecord(KumquatError):
     error_code = 87
 

@@ -16,11 +16,18 @@ subjects are numbers: a subject's are the message log's, and belong to the id, n
     release  gid, sid, slot                     the pull log ends; what was unacked is delivered anew
     expire   gid, sid, sequence                 retention has overtaken: all below is gone
     drop     gid, sid                           the group forgets the subject
-    jump     distance                           an unclean start: every pull log goes on that much higher
-    slots    sid, number                        in snapshots: how many slots the subject ever gave
-    again    gid, sid, first, count, attempt    in snapshots: messages that wait to be delivered again
-    log      gid, sid, slot, member id, acked, next, [[pull, first, count, attempt], …]   likewise: a pull log
+    gone     sid                                the subject is deleted: all groups forget it
+    jump     distance                           a start: every pull log goes on that much higher; 0 after a
+                                                clean stop
     stopped                                     a clean stop: nothing that was handed out is missing here
+
+In snapshots alone:
+
+    numbers  next gid, floor                    ids of groups given; no pull log begins below the floor
+    slots    sid, given, top                    … slots of a subject, and how far its pull logs have come
+    again    gid, sid, first, count, attempt    messages that wait to be delivered again
+    log      gid, sid, slot, member id, [begin, acked, next], [[pull, first, count, attempt], …]
+                                                a pull log
 
 State changes in `apply` alone (state.py); replay and the running broker share it.
 """
@@ -44,7 +51,9 @@ ACK = "ack"
 RELEASE = "release"
 EXPIRE = "expire"
 DROP = "drop"
+GONE = "gone"
 JUMP = "jump"
+NUMBERS = "numbers"
 SLOTS = "slots"
 AGAIN = "again"
 LOG = "log"

@@ -58,31 +58,26 @@ class Ranges:
                 del self._ranges[i]
         self._ranges.insert(i, new)
 
-    def remove(self, first: int, size: int) -> None:
-        """Take out sequences that all lie in one range."""
-        i = bisect_right(self._ranges, first, key=lambda r: r.first) - 1
-        whole = self._ranges[i]
-        assert whole.first <= first
-        assert first + size <= whole.end
-        parts = []
-        if first > whole.first:
-            parts.append(Range(whole.first, first - whole.first, whole.attempt))
-        if first + size < whole.end:
-            parts.append(Range(first + size, whole.end - first - size, whole.attempt))
-        self._ranges[i : i + 1] = parts
-        self.total -= size
-
-    def remove_below(self, sequence: int) -> int:
-        """Take out all below a sequence; how many that were."""
-        before = self.total
-        while self._ranges and self._ranges[0].first < sequence:
-            lowest = self._ranges[0]
-            self.remove(lowest.first, min(lowest.size, sequence - lowest.first))
+    def cut(self, first: int, end: int) -> int:
+        """Take out all from `first` to below `end`, as far as it is there; how many that were."""
+        ranges, before = self._ranges, self.total
+        low = max(0, bisect_right(ranges, first, key=lambda r: r.first) - 1)
+        high = bisect_left(ranges, end, key=lambda r: r.first)
+        kept = []
+        for whole in ranges[low:high]:
+            self.total -= whole.size
+            if whole.first < first:
+                kept.append(Range(whole.first, min(whole.end, first) - whole.first, whole.attempt))
+            if end < whole.end:
+                kept.append(Range(end, whole.end - end, whole.attempt))
+        self.total += sum(part.size for part in kept)
+        ranges[low:high] = kept
         return before - self.total
 
-    def first_of(self, most: int) -> Range | None:
-        """The lowest range, cut to at most that many."""
-        if not self._ranges:
-            return None
-        first, size, attempt = self._ranges[0]
-        return Range(first, min(size, most), attempt)
+    def parts(self, most: int, pieces: int) -> Iterator[Range]:
+        """The lowest messages, at most so many, in at most so many ranges."""
+        for first, size, attempt in self._ranges[:pieces]:
+            if most <= 0:
+                return
+            yield Range(first, min(size, most), attempt)
+            most -= size
