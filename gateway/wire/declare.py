@@ -29,11 +29,8 @@ _KIND_DEFAULTS: dict[str, object] = {
     "bool": False,
     "int8": 0,
     "int16": 0,
-    "uint16": 0,
     "int32": 0,
-    "uint32": 0,
     "int64": 0,
-    "float64": 0.0,
     "string": "",
     "bytes": b"",
     "records": None,
@@ -119,11 +116,8 @@ class Structure:
 bool_ = Type("bool")
 int8 = Type("int8")
 int16 = Type("int16")
-uint16 = Type("uint16")
 int32 = Type("int32")
-uint32 = Type("uint32")
 int64 = Type("int64")
-float64 = Type("float64")
 string = Type("string")
 bytes_ = Type("bytes")
 records = Type("records")

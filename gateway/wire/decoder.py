@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from gateway.wire.declare import Field
 
-SIZES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
-ARRAY_FORMATS = frozenset("bhHiIqd")
+SIZES = {"?": 1, "b": 1, "h": 2, "i": 4, "q": 8, "16s": 16}
+ARRAY_FORMATS = frozenset("bhiq")
 # Elements in one message that are decoded one by one. A struct takes up to forty times the memory of
 # its bytes; with this no frame, however large, can ask for more than some two hundred megabytes.
 MAX_ELEMENTS = 1_000_000

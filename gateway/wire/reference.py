@@ -37,15 +37,14 @@ FIXED = {
     "bool": c.Flag,
     "int8": c.Int8sb,
     "int16": c.Int16sb,
-    "uint16": c.Int16ub,
     "int32": c.Int32sb,
-    "uint32": c.Int32ub,
     "int64": c.Int64sb,
-    "float64": c.Float64b,
     "uuid": c.Bytes(16),
 }
-FORMATS = {id(FIXED[kind]): fmt for kind, fmt in zip(FIXED, "?bhHiIqd", strict=False)}
-FORMATS[id(FIXED["uuid"])] = "16s"
+# What each of these constructs is in the `struct` module; they are singletons, known by identity.
+FORMATS = {
+    id(FIXED[kind]): fmt for kind, fmt in zip(FIXED, ("?", "b", "h", "i", "q", "16s"), strict=True)
+}
 
 
 def write(stream: Any, raw: bytes, path: str) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gateway.wire.declare import Type
 
 WIRE = Path(__file__).parent
-SIMPLE = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "uuid": "bytes"}
+SIMPLE = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "bytes"}
 RECORDS = "bytes | memoryview | list[bytes | memoryview]"
 WRITTEN = (
     "# Written by gateway/wire/stubs.py from the declarations. Change those, then run it again.\n"
