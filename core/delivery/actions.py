@@ -3,7 +3,7 @@
 An action is a small tuple, its first item the name; in the log it is a JSON array. Ids of groups and
 subjects are numbers: a subject's are the message log's, and belong to the id, not the name.
 
-    group    gid, name                          the group exists
+    group    gid, name, generation (0)          the group exists
     forget   gid                                it is deleted, with all that it knew
     member   gid, {…}                           a member as it is now (see Member): joined, changed, moved
     left     gid, member id                     it is gone; what it held was released before
@@ -15,6 +15,7 @@ subjects are numbers: a subject's are the message log's, and belong to the id, n
     ack      gid, sid, slot, pull               all below that pull sequence are acked
     release  gid, sid, slot                     the pull log ends; what was unacked is delivered anew
     expire   gid, sid, sequence                 retention has overtaken: all below is gone
+    lost     gid, sid, first, count             messages below the cursor that can never be read again
     drop     gid, sid                           the group forgets the subject
     gone     sid                                the subject is deleted: all groups forget it
     jump     distance                           a start: every pull log goes on that much higher; 0 after a
@@ -26,6 +27,7 @@ In snapshots alone:
     numbers  next gid, floor                    ids of groups given; no pull log begins below the floor
     slots    sid, given, top                    … slots of a subject, and how far its pull logs have come
     again    gid, sid, first, count, attempt    messages that wait to be delivered again
+    expired  gid, sid, count                    how many messages were gone before they were acked
     log      gid, sid, slot, member id, [begin, acked, next], [[pull, first, count, attempt], …]
                                                 a pull log
 
@@ -50,11 +52,13 @@ PULL = "pull"
 ACK = "ack"
 RELEASE = "release"
 EXPIRE = "expire"
+LOST = "lost"
 DROP = "drop"
 GONE = "gone"
 JUMP = "jump"
 NUMBERS = "numbers"
 SLOTS = "slots"
 AGAIN = "again"
+EXPIRED = "expired"
 LOG = "log"
 STOPPED = "stopped"

@@ -111,7 +111,16 @@ class PullLog:
 
 
 class Progress:
-    __slots__ = ("cursor", "epoch", "metadata", "position", "pull_logs", "redelivery", "shared")
+    __slots__ = (
+        "cursor",
+        "epoch",
+        "expired",
+        "metadata",
+        "position",
+        "pull_logs",
+        "redelivery",
+        "shared",
+    )
 
     def __init__(self) -> None:
         self.position: int | None = None
@@ -122,6 +131,8 @@ class Progress:
         self.cursor = 0
         self.pull_logs: dict[int, PullLog] = {}
         self.redelivery = Ranges()
+        self.expired = 0
+        """How many messages were gone, or could not be read, before they were acked."""
 
     def lowest_unacked(self) -> int | None:
         """The group's position in sequences: what lag tools are told."""
@@ -184,7 +195,13 @@ class Progress:
         """All below is gone from the subject."""
         if self.position is not None:
             self.position = max(self.position, sequence)
+        if self.shared:
+            self.expired += max(0, sequence - self.cursor)
         self.cursor = max(self.cursor, sequence)
-        self.redelivery.cut(0, sequence)
+        self.lose(0, sequence)
+
+    def lose(self, first: int, end: int) -> None:
+        """Sequences below the cursor that are gone: nobody holds them, and nobody gets them again."""
+        self.expired += self.redelivery.cut(first, end)
         for log in self.pull_logs.values():
-            log.forget(0, sequence)
+            self.expired += log.forget(first, end)

@@ -129,12 +129,14 @@ class Groups:
             actions.ACK: self._ack,
             actions.RELEASE: self._release,
             actions.EXPIRE: self._expire,
+            actions.LOST: self._lost,
             actions.DROP: self._drop,
             actions.GONE: self._gone,
             actions.JUMP: self._jump,
             actions.NUMBERS: self._numbers,
             actions.SLOTS: self._slots,
             actions.AGAIN: self._again,
+            actions.EXPIRED: self._expired,
             actions.LOG: self._log,
             actions.STOPPED: self._stopped,
         }
@@ -146,18 +148,20 @@ class Groups:
 
     # --- groups and members ----------------------------------------------------------------------
 
-    def _group(self, gid: int, name: str) -> None:
-        if gid in self.by_id:  # a snapshot's word on a group that is known
-            self._forget(gid)
+    def _group(self, gid: int, name: str, generation: int = 0) -> None:
+        """A new group; or a snapshot's word on one, which counts for more than what is known of it."""
+        for known in (self.by_id.get(gid), self.by_name.get(name)):
+            if known is not None and known.id in self.by_id:
+                self._forget(known.id)
         group = self.by_id[gid] = self.by_name[name] = Group(gid, name)
-        self.next_id = max(self.next_id, group.id + 1)
+        group.generation = generation
+        self.next_id = max(self.next_id, gid + 1)
 
     def _forget(self, gid: int) -> None:
         group = self.by_id.pop(gid)
         for sid in list(group.progress):
             self._free_slots(group, sid)
-        if self.by_name.get(group.name) is group:
-            del self.by_name[group.name]
+        del self.by_name[group.name]
 
     def _member(self, gid: int, fields: dict[str, Any]) -> None:
         group, member = self.by_id[gid], Member(**fields)
@@ -204,6 +208,9 @@ class Groups:
     def _expire(self, gid: int, sid: int, sequence: int) -> None:
         self._progress(gid, sid).expire(sequence)
 
+    def _lost(self, gid: int, sid: int, first: int, size: int) -> None:
+        self.by_id[gid].progress[sid].lose(first, first + size)
+
     # --- pull logs -------------------------------------------------------------------------------
 
     def next_slot(self, sid: int) -> tuple[int, int]:
@@ -220,12 +227,13 @@ class Groups:
         if slot in self.slots.get(sid, ()):
             raise ValueError(f"slot {slot} of subject {sid} is taken")
         self._open(group, sid, PullLog(slot, member_id, pull))
+        numbers = self.numbers[sid]
+        numbers.given += (slot - 1 - numbers.given) % MAX_SLOT + 1
 
     def _open(self, group: Group, sid: int, log: PullLog) -> None:
         self._progress(group.id, sid).pull_logs[log.slot] = log
         self.slots.setdefault(sid, {})[log.slot] = (group, log)
-        numbers = self.numbers.setdefault(sid, SlotNumbers())
-        numbers.given += (log.slot - 1 - numbers.given) % MAX_SLOT + 1
+        self.numbers.setdefault(sid, SlotNumbers())
 
     def _pull(self, gid: int, sid: int, slot: int, pull: int, given: list[list[int]]) -> None:
         progress = self.by_id[gid].progress[sid]
@@ -267,7 +275,7 @@ class Groups:
 
     def snapshot(self, group: Group) -> list[Action]:
         """The actions that make this group as it is, from nothing."""
-        made: list[Action] = [(actions.GROUP, group.id, group.name)]
+        made: list[Action] = [(actions.GROUP, group.id, group.name, group.generation)]
         made += [(actions.MEMBER, group.id, asdict(m)) for m in group.members.values()]
         for sid, progress in group.progress.items():
             made += self._snapshot_progress(group.id, sid, progress)
@@ -281,6 +289,8 @@ class Groups:
             )
         if progress.shared:
             made.append((actions.SHARE, gid, sid, progress.cursor))
+        if progress.expired:
+            made.append((actions.EXPIRED, gid, sid, progress.expired))
         made += [(actions.AGAIN, gid, sid, *r) for r in progress.redelivery]
         for log in progress.pull_logs.values():
             leases = [list(lease) for lease in log.leases]
@@ -291,8 +301,8 @@ class Groups:
     def snapshot_slots(self, sid: int) -> Action:
         """What the subject has given out; pull logs that are alive count as if they ended now."""
         numbers = self.numbers[sid]
-        live = (log.next + 1 for _, log in self.slots.get(sid, {}).values())
-        return (actions.SLOTS, sid, numbers.given, max(live, default=0))
+        live = [log.next + 1 for _, log in self.slots.get(sid, {}).values()]
+        return (actions.SLOTS, sid, numbers.given, max([numbers.top, *live]))
 
     def _numbers(self, next_id: int, floor: int) -> None:
         self.next_id = max(self.next_id, next_id)
@@ -305,6 +315,9 @@ class Groups:
 
     def _again(self, gid: int, sid: int, first: int, size: int, attempt: int) -> None:
         self._progress(gid, sid).redelivery.add(Range(first, size, attempt))
+
+    def _expired(self, gid: int, sid: int, count: int) -> None:
+        self._progress(gid, sid).expired = count
 
     def _log(
         self,

@@ -78,11 +78,12 @@ class Subject:
         return SubjectState(self.topic_id, self.earliest, self.name, self.producers or {})
 
     def wake(self) -> None:
-        """Wake the reads that wait for the high watermark to move, or for the end of the subject."""
-        if self.waiters:
-            for wake in self.waiters:
-                wake()
-            self.waiters = None
+        """Wake the reads that wait for the high watermark to move, or for the end of the subject.
+
+        Who is woken may come to wait again at once."""
+        waiters, self.waiters = self.waiters, None
+        for wake in waiters or ():
+            wake()
 
 
 class Subjects:
