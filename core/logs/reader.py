@@ -82,6 +82,21 @@ class Reader:
             places.append(Place(base, position, length))
         return self._load(subject, places, nowait)
 
+    def bounds(self, subject: Subject, sequence: int, *, nowait: bool) -> tuple[int, int]:
+        """Where the batch that holds a sequence begins and ends, whether or not it can be read."""
+        entries, i = self._locate(subject, sequence, nowait)
+        base, following = entries[i * ENTRY], (i + 1) * ENTRY
+        if following < len(entries):
+            return base, entries[following]
+        for segment in list(self._log.state.segments):
+            end = segment.rows.get(subject.id, 0)
+            if segment.unindexed is None:
+                row = self.rows(segment, nowait=nowait).find(subject.id)
+                end = row.next_sequence if row is not None else 0
+            if end > sequence:
+                return base, end
+        return base, subject.next_sequence
+
     def _locate(self, subject: Subject, sequence: int, nowait: bool) -> tuple[Entries, int]:
         """The entries that hold a sequence, and which of them does."""
         entries = self._entries_in_memory(subject, sequence)

@@ -214,6 +214,15 @@ class MessageService:
             read = partial(self._reader.read, subject, sequence, max_bytes, at_least_one)
             return await trio.to_thread.run_sync(partial(read, nowait=False))
 
+    def bounds_nowait(self, subject: Subject, sequence: int) -> tuple[int, int]:
+        """Where the batch that holds a sequence begins and ends. Raises WouldBlock."""
+        return self._reader.bounds(subject, sequence, nowait=True)
+
+    async def bounds(self, subject: Subject, sequence: int) -> tuple[int, int]:
+        return await trio.to_thread.run_sync(
+            partial(self._reader.bounds, subject, sequence, nowait=False)
+        )
+
     async def wait_for_data(self, subjects: Sequence[Subject], deadline: float) -> None:
         """Until the high watermark of one of them moves (or one is deleted), or the deadline."""
         event = trio.Event()

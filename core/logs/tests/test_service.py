@@ -114,6 +114,31 @@ def test_many_small_segments_are_read_back_after_a_restart(tmp_path: Path) -> No
     run(read, tmp_path)
 
 
+def test_the_bounds_of_a_batch_are_right_in_every_segment(tmp_path: Path) -> None:
+    """While segments are indexed, before, and after a restart."""
+
+    async def check(log: MessageService, subject: Subject) -> None:
+        for base in range(0, 120, 3):
+            for sequence in range(base, base + 3):
+                assert await log.bounds(subject, sequence) == (base, base + 3)
+
+    async def story(directory: Path) -> None:
+        async with service(directory, segment_bytes=2_000) as log:
+            subject, other = log.create_subject_nowait("s"), log.create_subject_nowait("o")
+            for n in range(40):
+                append(log, subject, b"a%d" % n, b"b", b"c")
+                append(log, other, b"x" * 50)
+                if n % 5 == 0:
+                    await log.wait_synced()
+            await log.wait_synced()
+            await check(log, subject)
+            assert log.bounds_nowait(subject, 119) == (117, 120)
+        async with service(directory, segment_bytes=2_000) as log:
+            await check(log, log.subjects.by_name["s"])
+
+    run(story, tmp_path)
+
+
 def test_a_producer_id_is_never_given_twice(tmp_path: Path) -> None:
     given: list[int] = []
 
