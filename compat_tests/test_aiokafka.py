@@ -79,8 +79,11 @@ async def take(reader: Any, count: int) -> list[Any]:
 
 
 async def fill(bootstrap: str, topic: str, count: int, **settings: Any) -> None:
-    """One batch of `count` records: values b"0", b"1", …, timestamps T0, T0 + 10, …"""
-    async with producer(bootstrap, **settings) as writer:
+    """One batch of `count` records: values b"0", b"1", …, timestamps T0, T0 + 10, …
+
+    With acks=all, which is not aiokafka's default: Kumquat shows readers only what is synced, so
+    after acks=1 an offset looked up at once may be the one before."""
+    async with producer(bootstrap, acks="all", **settings) as writer:
         made = writer.create_batch()
         for index in range(count):
             value = str(index).encode()
