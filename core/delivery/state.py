@@ -87,8 +87,8 @@ class Group:
         self.progress: dict[int, Progress] = {}
         self.generation = 0
         """The highest that a member was given."""
-        self.snapshot = 0
-        """The last segment of the action log that holds this group's state."""
+        self.snapshot = -1
+        """The base of the last segment of the action log that holds this group's state."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The thread that syncs: one for the broker's whole life, so that a sync costs no thread start.
+"""The thread that syncs: one for a log's whole life, so that a sync costs no thread start.
 
 The loop hands it a job, the thread runs it and wakes the loop through an eventfd. One job is under way
 at a time; whoever comes meanwhile is served by the next. That is group commit.
@@ -9,25 +9,32 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from typing import Generic, Protocol, TypeVar
 
 import trio
 
-from core.logs.sync import SyncJob
+
+class Job(Protocol):
+    def run(self) -> None:
+        """Blocks. OSError: it has failed."""
 
 
-class Flusher:
+J = TypeVar("J", bound=Job)
+
+
+class Flusher(Generic[J]):
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[SyncJob | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[J | None] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._done: queue.SimpleQueue[tuple[SyncJob, OSError | None]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[J, OSError | None]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="kumquat-flusher", daemon=True)
         self._thread.start()
 
-    def start_nowait(self, job: SyncJob) -> None:
+    def start_nowait(self, job: J) -> None:
         """Begin a round; `wait_done` tells when it is over."""
         self._jobs.put(job)
 
-    async def wait_done(self) -> tuple[SyncJob, OSError | None]:
+    async def wait_done(self) -> tuple[J, OSError | None]:
         """The next round to be over, and its outcome."""
         while True:
             try:
@@ -37,7 +44,7 @@ class Flusher:
             else:
                 return self._done.get_nowait()
 
-    def close(self) -> list[tuple[SyncJob, OSError | None]]:
+    def close(self) -> list[tuple[J, OSError | None]]:
         """Blocks until the round under way is over; gives the rounds that nobody has waited for."""
         self._jobs.put(None)
         self._thread.join()

@@ -29,6 +29,7 @@ from core.logs.recovery import open_log
 from core.logs.retention import Retention, delete_files
 from core.logs.segment import Segment
 from core.logs.subject import Subject, Subjects
+from core.logs.sync import SyncJob
 from core.logs.tail import Batch
 from core.logs.writer import Appended
 
@@ -65,7 +66,7 @@ class MessageService:
         self._folder = folder
         self._reader = Reader(message_log)
         self._retention = Retention(message_log, self._reader)
-        self._flusher = Flusher()
+        self._flusher: Flusher[SyncJob] = Flusher()
         self._syncs = 0
         self._unblocked = trio.Event()
         self._chores = trio.Event()
