@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from core.errors import KumquatError
-    from gateway.dispatch import Route
 
     Buffer = bytes | bytearray | memoryview
-    Slot = tuple[int, Route, int, Any, Any]
-    """Position to be synced, route, correlation id, request, response."""
+    Slot = tuple[int, "Codec", int, Any, Any]
+    """Position to be synced, route, correlation id, request, response (or bytes: already encoded)."""
 
 MAX_UNSENT = 1 << 20
 MAX_PENDING = 8192
@@ -40,6 +39,16 @@ SMALL_BUFFER = 2 << 10
 IOV_MAX = 1024
 
 logger = logging.getLogger(__name__)
+
+
+class Codec(Protocol):
+    """What an answer is made with: a Route, or a mould of one."""
+
+    appends: bool
+
+    def encode(self, correlation_id: int, response: Any) -> list[Buffer]: ...
+
+    def refuse(self, request: Any, code: int, message: str) -> Any: ...
 
 
 def gather(buffers: list[Buffer]) -> list[Buffer]:
@@ -150,7 +159,10 @@ class Answers:
         try:
             while pending and pending[0][0] <= synced:
                 _, route, correlation_id, _, response = pending.popleft()
-                buffers += route.encode(correlation_id, response)
+                if response.__class__ is bytes:
+                    buffers.append(response)
+                else:
+                    buffers += route.encode(correlation_id, response)
         except Exception:
             # Not a client's fault, and there is no way to skip one answer: the order would be lost.
             logger.exception("an answer could not be encoded; its connection is closed")

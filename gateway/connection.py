@@ -30,6 +30,7 @@ from core.errors import KumquatError
 from gateway.answers import Answers
 from gateway.dispatch import ANSWERABLE, Disconnect, dispatch
 from gateway.receive import FrameError, ReceiveBuffer
+from gateway.repeats import Repeats
 from gateway.wire.codes import ErrorCode
 from gateway.wire.errors import WireError
 from gateway.wire.frame import read_request_header
@@ -56,6 +57,7 @@ class Connection:
         "_highest",
         "_last_active",
         "_log",
+        "_repeats",
         "_scope",
         "_seen_sent",
         "_silent",
@@ -72,6 +74,7 @@ class Connection:
         self._sock = sock
         self._log = session.broker.log
         self._buffer = ReceiveBuffer(max_frame)
+        self._repeats = Repeats()
         self._answers = Answers(sock, nursery, self.abort)
         self._scope = trio.CancelScope()
         self._stopping = False
@@ -158,7 +161,8 @@ class Connection:
             frames = buffer.frames()
             if frames:
                 self._frame_began = 0.0
-                await self._handle(frames)
+                for first in range(0, len(frames), MAX_BURST):
+                    await self._handle(frames[first : first + MAX_BURST])
             if perf_counter() - turn_began > TURN_SECONDS:
                 await trio.lowlevel.checkpoint()
                 turn_began = perf_counter()
@@ -171,36 +175,53 @@ class Connection:
 
     async def _handle(self, frames: list[memoryview]) -> None:
         """Handle all requests of a burst, then write and answer."""
-        session, log, routes = self.session, self._log, dispatch.routes
-        blocked = log.produce_blocked
+        blocked = self._log.produce_blocked
+        mould = None if blocked else self._repeats.mould
         try:
             for frame in frames:
-                try:
-                    key, version, correlation_id, client_id, start = read_request_header(frame, 0)
-                except WireError as error:
-                    raise Disconnect(str(error)) from error
-                session.client_id = client_id
-                session.version = version
-                route = routes.get((key, version)) or dispatch.find(key, version)
+                if mould is not None:
+                    slot = mould.stage(frame)
+                    if slot is not None:
+                        self._staged = True
+                        if slot[0] > self._highest:
+                            self._highest = slot[0]
+                        self._burst.append(slot)
+                        continue
+                route, correlation_id, start, request = self._decode(frame)
                 if route is None:
-                    self._refuse_version(key, version, correlation_id)
                     continue
-                try:
-                    request, _ = route.decode(frame, start)
-                except WireError as error:
-                    raise Disconnect(f"{dispatch.describe(key, version)}: {error}") from error
                 if not route.appends:
                     await self._call(route, correlation_id, request)
-                    blocked = log.produce_blocked
+                    blocked = self._log.produce_blocked
                 else:
-                    if blocked or len(self._burst) >= MAX_BURST:
+                    if blocked:
                         await self._hold_back()
                         blocked = False
                     self._stage(route, correlation_id, request)
+                    self._repeats.learn(self.session, route, frame, start, request)
+                mould = None if blocked else self._repeats.mould
         finally:
             self._end_burst()
         if self._answers.full:
             await self._hold_back()
+
+    def _decode(self, frame: memoryview) -> tuple[Route | None, int, int, Any]:
+        """Route, correlation id, where the body begins, and the request; no route: all is done."""
+        try:
+            key, version, correlation_id, client_id, start = read_request_header(frame, 0)
+        except WireError as error:
+            raise Disconnect(str(error)) from error
+        self.session.client_id = client_id
+        self.session.version = version
+        route = dispatch.routes.get((key, version)) or dispatch.find(key, version)
+        if route is None:
+            self._refuse_version(key, version, correlation_id)
+            return None, correlation_id, start, None
+        try:
+            request, _ = route.decode(frame, start)
+        except WireError as error:
+            raise Disconnect(f"{dispatch.describe(key, version)}: {error}") from error
+        return route, correlation_id, start, request
 
     def _stage(self, route: Route, correlation_id: int, request: Any) -> None:
         self._staged = True
@@ -224,7 +245,7 @@ class Connection:
     async def _call(self, route: Route, correlation_id: int, request: Any) -> None:
         if route.is_async:
             self._end_burst()
-        if self._answers.full or len(self._burst) >= MAX_BURST:
+        if self._answers.full:
             await self._hold_back()
         self._busy = True
         try:

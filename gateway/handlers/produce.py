@@ -14,6 +14,8 @@ Served: versions 3 to 13; advertised from 0 (see api_versions.py). What each ver
 Ignored: the time-out. An answer to acks=all leaves when the sync is done, however long it takes.
 
 acks=0 has no answer: when such a request fails, its connection is closed and the log says why, as in Kafka.
+Requests that repeat take a shorter way, past this handler: see produce_mould.py, and think of it when you
+change what happens here.
 A transactional id is refused: see find_coordinator.py. A subject is never made here; Metadata does that.
 """
 
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING
 from core.errors import InvalidRecord, UnsupportedCompression
 from core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
 from gateway.dispatch import ANSWERABLE, Disconnect, Refused, handles
+from gateway.handlers.produce_mould import ALL, ZSTD_SINCE, make_mould
 from gateway.wire import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -37,8 +40,8 @@ if TYPE_CHECKING:
     from gateway.dispatch import Session, Staged
     from gateway.wire import PartitionProduceData, TopicProduceData
 
-ALL, NONE = -1, 0
-ZSTD, ZSTD_SINCE = 4, 7
+NONE = 0
+ZSTD = 4
 
 
 def _refuse(request: ProduceRequest, code: int, message: str) -> ProduceResponse | None:
@@ -69,6 +72,7 @@ def _failed(index: int, code: int, message: str) -> PartitionProduceResponse:
     advertised=range(14),
     appends=True,
     refuse=_refuse,
+    mould=make_mould,
 )
 def produce(session: Session, request: ProduceRequest) -> Staged:
     acks = request.acks

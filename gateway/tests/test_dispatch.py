@@ -147,6 +147,7 @@ def registered(**changed: Any) -> Api:
         "appends": False,
         "refusal": None,
         "fallback": None,
+        "mould": None,
     }
     return Api(**{**values, **changed})
 
