@@ -18,9 +18,15 @@ _HEADER = struct.Struct(">ihhih")
 PRODUCE_VERSION = 10
 
 
-def metadata_request(correlation_id: int = 0, *, all_topics: bool = False) -> bytes:
-    """Metadata v1: with no topic, or (null) with all of them."""
-    return _HEADER.pack(14, 3, 1, correlation_id, -1) + struct.pack(">i", -1 if all_topics else 0)
+def metadata_request() -> bytes:
+    """Metadata v1 for no topic: the least that tells whether a broker serves."""
+    return _HEADER.pack(14, 3, 1, 0, -1) + struct.pack(">i", 0)
+
+
+def all_topics_request() -> bytes:
+    """Metadata v12, as today's clients send it: the header's tags, null topics, two flags, tags."""
+    body = bytes(5)
+    return _HEADER.pack(10 + len(body), 3, 12, 0, -1) + body
 
 
 def record_batch(values: list[bytes], codec: int = 0) -> bytes:

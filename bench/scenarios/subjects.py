@@ -96,7 +96,7 @@ def _stalls(run: Run, broker: BrokerProcess) -> Numbers:
         slowest, answers = 0.0, 0
         while pinging.process.poll() is None:
             began = time.perf_counter()
-            connection.sendall(frames.metadata_request(all_topics=True))
+            connection.sendall(frames.all_topics_request())
             size = len(frames.receive(connection))
             slowest = max(slowest, time.perf_counter() - began)
             answers += 1

@@ -1,0 +1,1 @@
+"""Tests of what the benchmark itself could get wrong."""
