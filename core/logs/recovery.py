@@ -56,6 +56,9 @@ def open_log(files: Files, options: LogOptions, now_ms: Callable[[], int]) -> Me
     start = recovery.choose_start()
     try:
         recovery.replay(start)
+        if start > earliest_start and not recovery.preamble_complete:
+            recovery = Recovery(files, options, directory, _tidy(files, directory))
+            recovery.replay(earliest_start)
     except PreambleDamaged as damage:
         if start <= earliest_start:
             log.error(
@@ -130,18 +133,26 @@ class Recovery:
         return self._checkpoints[segment.base]
 
     def _look_through(self, segment: Segment, position: int) -> tuple[bool, int]:
-        """Whether a preamble ends behind `position`, and the highest synced end told there."""
-        complete, synced_end = False, 0
+        """Whether a preamble ends behind `position`, with nothing bad before that, and the highest
+        synced end told there."""
+        complete, synced_end, bad = False, 0, False
         with Frames(self._files, segment) as frames:
             header = frames.header_at(position)
             while isinstance(header, FrameHeader):
                 if payload_damage(header, frames.payload_of(header)) is None:
-                    complete = complete or header.kind == PREAMBLE_END
+                    complete = complete or (header.kind == PREAMBLE_END and not bad)
                     synced_end = max(synced_end, header.synced_end)
+                else:
+                    bad = True
                 header = frames.header_at(header.end)
         return complete, synced_end
 
     # --- replay --------------------------------------------------------------------------------
+
+    @property
+    def preamble_complete(self) -> bool:
+        """Whether the last segment holds the state of all subjects, now that a tear is cut off."""
+        return bool(self._state.segments) and self._state.active.preamble_complete
 
     def replay(self, start: int) -> None:
         for segment in self._segments[:start]:
