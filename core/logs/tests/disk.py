@@ -10,7 +10,7 @@ as one.
 
 A sync that fails is Linux's: the pages are clean from then on, so the next sync succeeds without
 them, and each may or may not be on the disk (`suspects`). Only writing such a page again, and a
-sync that succeeds, makes it safe.
+sync that succeeds, makes it safe. (A size is in the journal, and is not dropped.)
 
 `Fate` decides what lands. It draws a mood first, so that the extremes (nothing, all, all but a
 page) are not rare.
@@ -72,7 +72,6 @@ class FileNode:
         self._versions: dict[int, list[tuple[int, bytes]]] = {}
         self._sizes: list[tuple[int, int]] = []
         self._suspects: dict[int, list[bytes]] = {}
-        self._suspect_sizes: list[int] = []
 
     def read(self, offset: int, size: int) -> bytes:
         size = max(0, min(size, self.size - offset))
@@ -133,12 +132,10 @@ class FileNode:
         sizes = self._take_sizes(mark)
         if sizes:
             self._safe_size = sizes[-1]
-            self._suspect_sizes = []
 
     def sync_fails(self, mark: int) -> None:
         for number, pages in self._take_versions(mark):
             self._suspects.setdefault(number, []).extend(pages)
-        self._suspect_sizes += self._take_sizes(mark)
 
     def _take_versions(self, mark: int) -> Iterator[tuple[int, list[bytes]]]:
         for number, versions in list(self._versions.items()):
@@ -159,7 +156,7 @@ class FileNode:
     def after_cut(self, fate: Fate) -> "FileNode":
         """A file that a power cut may leave of this one."""
         left = FileNode()
-        sizes = [self._safe_size, *self._suspect_sizes, *(size for _, size in self._sizes)]
+        sizes = [self._safe_size, *(size for _, size in self._sizes)]
         size = sizes[0] if len(sizes) == 1 else fate.size(sizes)
         pages = dict(self._safe)
         for number in sorted(self._versions.keys() | self._suspects.keys()):

@@ -188,6 +188,8 @@ class Driver:
             self.raise_earliest(subject.name, min(sequence, subject.high_watermark))
         while self.log.unsynced_bytes and self.log.fenced is None:
             self.sync()
+        if self.log.fenced is not None:
+            raise self.log.fenced
         self.log.forget_segment(segment)
         self.reader.indexes.forget(segment)
         delete_files(self.files, segment)
@@ -207,7 +209,7 @@ class Driver:
 
 @contextmanager
 def errors_told() -> Iterator[list[str]]:
-    """What the log says at level ERROR or above."""
+    """What the log says at level ERROR or above, and nobody else hears."""
     told: list[str] = []
 
     class Ear(logging.Handler):
@@ -217,7 +219,9 @@ def errors_told() -> Iterator[list[str]]:
     ear = Ear(logging.ERROR)
     logger = logging.getLogger("kumquat.log")
     logger.addHandler(ear)
+    logger.propagate = False
     try:
         yield told
     finally:
         logger.removeHandler(ear)
+        logger.propagate = True

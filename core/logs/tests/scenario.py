@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from core.logs.tests.batches import batch
+from core.logs.tests.batches import batch, count_of
 from core.logs.tests.driver import Driver
+from core.records.batch import read_head
 
 SIZES = (1, 40, 300, 900, 3000)
 
@@ -21,6 +22,8 @@ class Producer:
 
     producer_id: int
     next_number: dict[bytes, int] = field(default_factory=dict)
+    under_way: dict[bytes, bytearray] = field(default_factory=dict)
+    """By topic id: a batch that was refused or not answered, and is sent again until it is."""
     acked: dict[bytes, tuple[bytearray, int]] = field(default_factory=dict)
     """By topic id: the last acked batch and its place."""
 
@@ -55,8 +58,14 @@ class Scenario:
         self.take_producer_ids()
         weights = [weight for weight, _ in self.actions]
         for _, action in self.rng.choices(self.actions, weights, k=count):
-            action()
+            self.act(action)
+        self.finish()
+
+    def finish(self) -> None:
         self.driver.settle()
+
+    def act(self, action: Callable[[], object]) -> None:
+        action()
 
     def preamble(self) -> None:
         self.driver.preamble(self.rng.randrange(1, 6))
@@ -77,36 +86,38 @@ class Scenario:
 
     def append_during_sync(self) -> None:
         job = self.driver.log.begin_sync()
-        self.append_burst()
-        if job is not None:
-            self.driver.run_job(job)
+        try:
+            self.append_burst()
+        finally:
+            if job is not None:
+                self.driver.run_job(job)
 
     def append_idempotent(self) -> None:
         if not self.producers:
             return
         producer, name = self.rng.choice(self.producers), self._name()
         topic_id = self.driver.subject(name).topic_id
+        if topic_id not in producer.under_way:
+            producer.under_way[topic_id] = self._next_batch(producer, topic_id)
+        sent = producer.under_way[topic_id]
+        appended = self.driver.stage_batch(name, bytearray(sent))
+        self.driver.write()
+
+        def acked() -> None:
+            producer.acked[topic_id] = (sent, appended.base_sequence)
+            producer.next_number[topic_id] = read_head(sent).base_sequence + count_of(sent)
+            producer.under_way.pop(topic_id, None)
+
+        self.driver.when_synced(acked, appended.end)
+
+    def _next_batch(self, producer: Producer, topic_id: bytes) -> bytearray:
         number = producer.next_number.get(topic_id, 0)
-        data = batch(
+        return batch(
             *(bytes([number % 256]) * size for size in self._sizes()),
             producer_id=producer.producer_id,
             epoch=0,
             first=number,
         )
-        sent = bytearray(data)
-        appended = self.driver.stage_batch(name, data)
-        self.driver.write()
-
-        def acked() -> None:
-            producer.acked[topic_id] = (sent, appended.base_sequence)
-
-        self.driver.when_synced(acked, appended.end)
-        producer.next_number[topic_id] = number + self._records(sent)
-        self.driver.settle()
-
-    @staticmethod
-    def _records(data: bytearray) -> int:
-        return int.from_bytes(data[57:61], "big")
 
     def create(self) -> None:
         self._named += 1

@@ -80,3 +80,23 @@ def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> No
     driver.append("first", 100)
     assert len(driver.log.state.segments) == 2
     start_from_newest(driver)
+
+
+def test_a_preamble_that_ends_behind_a_tear_is_not_relied_on() -> None:
+    """Its last frames landed, one before them did not: with the tear goes the end of the preamble."""
+    driver = about_to_roll()
+    driver.create("second")
+    driver.append("first", 10)
+    driver.sync()
+    active = driver.log.state.active
+    torn = driver.append("first", 300).end - active.base
+    assert not driver.preamble(100)
+    files = driver.files.after_kill()
+    content = bytearray(files.content(active.path))
+    content[torn - 100 : torn] = bytes(100)
+    files.damage(active.path, bytes(content))
+    opened = Driver(files, driver.promises)
+    assert not [line for line in opened.errors if ".index" not in line]
+    opened.check()
+    opened.settle()
+    opened.check()
