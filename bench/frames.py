@@ -1,6 +1,6 @@
 """The few Kafka frames that the launchers and the load generators write and read by hand.
 
-Frames are plain bytes, built once and sent many times, with one correlation id for all.
+Frames are plain bytes, built once and sent many times.
 Requests that are more than a header come from kafka-python's own schemas, so that nothing here
 shares code with the broker under test.
 """
@@ -37,7 +37,7 @@ def record_batch(values: list[bytes], codec: int = 0) -> bytes:
     return bytes(builder.buffer())
 
 
-def produce_request(topic: str, batch: bytes, *, acks: int) -> bytes:
+def produce_request(topic: str, batch: bytes, acks: int, correlation_id: int = 0) -> bytes:
     partition = ProduceRequest.TopicProduceData.PartitionProduceData
     request: Any = ProduceRequest(
         transactional_id=None,
@@ -50,7 +50,7 @@ def produce_request(topic: str, batch: bytes, *, acks: int) -> bytes:
         ],
         version=PRODUCE_VERSION,
     )
-    request.with_header(correlation_id=0, client_id="bench")
+    request.with_header(correlation_id=correlation_id, client_id="bench")
     return bytes(request.encode(header=True, framed=True))
 
 

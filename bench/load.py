@@ -9,6 +9,7 @@ answer.
 
 from __future__ import annotations
 
+import itertools
 import selectors
 import socket
 import time
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 from bench import frames, proc
 from bench.child import Child, main
 
-VALUE = bytes(100)
+VALUE_BYTES = 100
+"""On average: the values are of eleven lengths around it."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,18 @@ def connect(port: int) -> socket.socket:
     return connection
 
 
+def _frames(topics: list[str], acks: int, at_least: int = 1) -> list[bytes]:
+    """Frames that take the topics in turn, each with values and a correlation id of its own, as a
+    client's have: a broker shall not get by with having seen the very bytes before."""
+    count = -(-at_least // len(topics)) * len(topics)
+    made = []
+    for index in range(count):
+        value = index.to_bytes(4, "big") * (VALUE_BYTES // 4 - 5 + index % 11)
+        batch = frames.record_batch([value])
+        made.append(frames.produce_request(topics[index % len(topics)], batch, acks, index))
+    return made
+
+
 def _produced_at(port: int, frame: bytes) -> tuple[int, int]:
     """Sends the frame alone; gives the size of its answer and the offset that it got."""
     with connect(port) as connection:
@@ -142,12 +156,11 @@ class _Generator:
         self.work = work
         if len({len(name) for name in work.topics}) > 1:
             raise ValueError("answers are counted by their bytes: topics need names of one length")
-        batch = frames.record_batch([VALUE])
-        each = [frames.produce_request(t, batch, acks=work.acks) for t in work.topics]
+        each = _frames(work.topics, work.acks, at_least=4 * work.chunk)
         self.first = each[0]
         answer, self.begin = _produced_at(work.port, self.first)
         self.answer = answer * work.chunk
-        # Every chunk takes the next topics in turn; with one topic all chunks are the same.
+        self._topic_mark = work.topics[0].encode()
         count = max(1, len(each) // work.chunk)
         self.chunks = [
             b"".join(each[(c * work.chunk + i) % len(each)] for i in range(work.chunk))
@@ -195,7 +208,7 @@ class _Generator:
 
     def _check(self) -> None:
         """Topic 0 got one record for each of its frames that was sent, and no error."""
-        mine = [chunk.count(self.first) for chunk in self.chunks]
+        mine = [chunk.count(self._topic_mark) for chunk in self.chunks]
         sent = sum(
             count * times
             for connection in self.connections
@@ -211,24 +224,25 @@ def _pipelined(work: Pipelined) -> Loaded:
 
 
 def _one_by_one(work: OneByOne) -> Loaded:
-    frame = frames.produce_request(work.topic, frames.record_batch([VALUE]), acks=work.acks)
+    each = _frames([work.topic], work.acks, at_least=64)
     with connect(work.port) as connection:
-        _repeat(connection, frame, work.warm_up)
-        return _repeat(connection, frame, work.seconds)
+        _repeat(connection, each, work.warm_up)
+        return _repeat(connection, each, work.seconds)
 
 
 def _ping(work: Ping) -> Loaded:
     with connect(work.port) as connection:
-        return _repeat(connection, frames.metadata_request(), work.seconds)
+        return _repeat(connection, [frames.metadata_request()], work.seconds)
 
 
-def _repeat(connection: socket.socket, frame: bytes, seconds: float) -> Loaded:
-    connection.sendall(frame)
+def _repeat(connection: socket.socket, each: list[bytes], seconds: float) -> Loaded:
+    connection.sendall(each[0])
     size = len(frames.receive(connection)) + 4
+    turns = itertools.cycle(each)
     latencies = []
     now = began = time.perf_counter()
     while now < began + seconds:
-        connection.sendall(frame)
+        connection.sendall(next(turns))
         left = size
         while left:
             data = connection.recv(left)
