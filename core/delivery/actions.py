@@ -28,7 +28,7 @@ In snapshots alone:
     slots    sid, given, top                    … slots of a subject, and how far its pull logs have come
     again    gid, sid, first, count, attempt    messages that wait to be delivered again
     expired  gid, sid, count                    how many messages were gone before they were acked
-    log      gid, sid, slot, member id, [begin, acked, next], [[pull, first, count, attempt], …]
+    log      gid, sid, slot, member id, [begin, acked, next], gaps, [[pull, first, count, attempt], …]
                                                 a pull log
 
 State changes in `apply` alone (state.py); replay and the running broker share it.

@@ -57,7 +57,7 @@ class Lease(NamedTuple):
 
 
 class PullLog:
-    __slots__ = ("acked", "begin", "leases", "member_id", "next", "slot", "unacked")
+    __slots__ = ("acked", "begin", "gaps", "leases", "member_id", "next", "slot", "unacked")
 
     def __init__(self, slot: int, member_id: str, pull: int) -> None:
         self.slot = slot
@@ -71,11 +71,25 @@ class PullLog:
         """Unacked, by pull sequence; after an unclean start there may be gaps between them."""
         self.unacked = 0
         """How many messages that is."""
+        self.gaps: list[tuple[int, int]] = []
+        """Where it has leapt, and to: a client may have been given what lies between, but nobody knows
+        what that was."""
 
     @property
     def position(self) -> int:
         """The pull sequence that the member is to read next, if it knows nothing: the first unacked."""
         return self.leases[0].pull if self.leases else self.next
+
+    def in_gap(self, pull: int) -> bool:
+        return any(low < pull < high for low, high in self.gaps)
+
+    def leap(self, distance: int) -> None:
+        if distance:
+            if self.gaps and self.gaps[-1][1] == self.next:
+                self.gaps[-1] = (self.gaps[-1][0], self.next + distance)
+            else:
+                self.gaps.append((self.next, self.next + distance))
+            self.next += distance
 
     def give(self, lease: Lease) -> None:
         self.leases.append(lease)
@@ -84,6 +98,7 @@ class PullLog:
 
     def ack(self, pull: int) -> None:
         self.acked = max(self.acked, pull)
+        self.gaps = [gap for gap in self.gaps if gap[1] > pull]
         leases = self.leases
         while leases and leases[0].pull < pull:
             lease = leases.popleft()

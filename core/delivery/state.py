@@ -266,7 +266,7 @@ class Groups:
             numbers.top += distance
         for logs in self.slots.values():
             for _, log in logs.values():
-                log.next += distance
+                log.leap(distance)
 
     def _stopped(self) -> None:
         pass
@@ -295,7 +295,8 @@ class Groups:
         for log in progress.pull_logs.values():
             leases = [list(lease) for lease in log.leases]
             numbers = [log.begin, log.acked, log.next]
-            made.append((actions.LOG, gid, sid, log.slot, log.member_id, numbers, leases))
+            gaps = [list(gap) for gap in log.gaps]
+            made.append((actions.LOG, gid, sid, log.slot, log.member_id, numbers, gaps, leases))
         return made
 
     def snapshot_slots(self, sid: int) -> Action:
@@ -326,10 +327,12 @@ class Groups:
         slot: int,
         member_id: str,
         numbers: list[int],
+        gaps: list[list[int]],
         leases: list[list[int]],
     ) -> None:
         log = PullLog(slot, member_id, numbers[0])
         log.leases = deque(Lease(*lease) for lease in leases)
         log.unacked = sum(lease.size for lease in log.leases)
+        log.gaps = [(low, high) for low, high in gaps]
         _, log.acked, log.next = numbers
         self._open(self.by_id[gid], sid, log)

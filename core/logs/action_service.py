@@ -46,6 +46,8 @@ class ActionService:
     def __init__(self, action_log: ActionLog) -> None:
         self.log = action_log
         self.groups: Groups = action_log.groups
+        self.observers: list[Callable[[Sequence[Action]], None]] = []
+        """Called with actions that were just applied; they must not raise, nor append."""
         self._flusher: Flusher[ActionSyncJob] = Flusher()
         self._chores = trio.Event()
         self._syncs = self._appends = 0
@@ -73,9 +75,12 @@ class ActionService:
         StorageError: nothing has happened."""
         self._appends += 1
         try:
-            return self.log.append(actions)
+            end = self.log.append(actions)
         finally:
             self._kick()
+        for observe in self.observers:
+            observe(actions)
+        return end
 
     def call_when_synced(self, position: int, callback: Callback) -> None:
         """Calls back in the loop when the log is synced up to `position` (at once if it is) or fenced."""

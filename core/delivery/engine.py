@@ -1,0 +1,173 @@
+"""The delivery engine: what is handed out, acked, released. Decisions only, on one group and subject.
+
+A decision is an action to append (core/logs/action_service.py); it counts when it is applied. The caller's
+round for a Fetch at a pull offset, all of it without a pause in between:
+
+    if not owns(log, pull): not this pull log's business; answer as for a slot that is gone
+    again = leases_from(log, pull)                  given before and not acked: read, cut and sent once more
+    if not again:
+        expired = overtaken(gid, sid, progress, earliest)       append it first, loudly
+        ranges = hand_out(progress, log, policy, …)             none: policy.nothing_given, and wait
+        append pull_action(gid, sid, log, ranges); then leases_from(log, pull) are there to be sent
+
+An answer need not wait until a pull is synced. A commit's must, for its ack.
+
+Acks are cumulative within one pull log. What counts as one is `ack`'s to say, and None means that there is
+nothing to write: the offset says nothing new, was never given, or lies in a gap that an unclean start has
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from core.delivery import actions
+from core.delivery.actions import Action
+from core.delivery.policy import SharePolicy, waiting
+from core.delivery.ranges import Range
+from core.delivery.state import Group, Groups, Lease, Progress, PullLog
+
+MOST_RANGES = 64
+"""In one hand-out: each must be looked up and cut on its own."""
+
+
+def open_pull_log(groups: Groups, group: Group, sid: int, member_id: str) -> Action:
+    """GroupMaxSizeReached when the subject has no slot left."""
+    slot, begin = groups.next_slot(sid)
+    return (actions.SLOT, group.id, sid, slot, member_id, begin)
+
+
+# --- what a Fetch gets ---------------------------------------------------------------------------
+
+
+def owns(log: PullLog, pull: int) -> bool:
+    """Whether a pull sequence can be one of this pull log."""
+    return log.begin <= pull <= log.next
+
+
+def leases_from(log: PullLog, pull: int) -> list[Lease]:
+    """What was given at `pull` and above and is not acked; from the first that is, if that is higher."""
+    return [
+        lease if pull <= lease.pull else lease.part(pull - lease.pull, lease.end - pull)
+        for lease in log.leases
+        if lease.end > pull
+    ]
+
+
+def hand_out(
+    progress: Progress,
+    log: PullLog,
+    policy: SharePolicy,
+    *,
+    earliest: int,
+    high_watermark: int,
+    sharers: int,
+    max_records: int,
+    now: float,
+) -> list[Range]:
+    """What this member is to get now: what waits to be delivered again first, then from the cursor."""
+    at_hand = waiting(progress, high_watermark)
+    if not at_hand:
+        return []
+    room = policy.room(progress, log, high_watermark, sharers, now)
+    most = min(max_records, room, portion(at_hand, sharers))
+    if most <= 0:
+        return []
+    given = [
+        part for part in progress.redelivery.parts(most, MOST_RANGES) if part.first >= earliest
+    ]
+    most -= sum(part.size for part in given)
+    first = max(progress.cursor, earliest)
+    fresh = min(most, high_watermark - first)
+    if fresh > 0 and len(given) < MOST_RANGES:
+        given.append(Range(first, fresh, 1))
+    return given
+
+
+def portion(at_hand: int, sharers: int) -> int:
+    """A fair first helping of what is left: half a share, so that the last ones are small."""
+    return max(1, at_hand // (2 * max(1, sharers)))
+
+
+def pull_action(gid: int, sid: int, log: PullLog, ranges: Iterable[Range]) -> Action:
+    return (actions.PULL, gid, sid, log.slot, log.next, [list(part) for part in ranges])
+
+
+def to_wake(
+    progress: Progress,
+    policy: SharePolicy,
+    waiters: Iterable[PullLog],
+    *,
+    high_watermark: int,
+    sharers: int,
+    max_records: int,
+    now: float,
+) -> list[PullLog]:
+    """Whose waiting Fetch is to be looked at again: the longest idle first, as many as can be fed."""
+    at_hand = waiting(progress, high_watermark)
+    woken = []
+    for log in policy.longest_idle_first(waiters):
+        if at_hand <= 0:
+            break
+        room = policy.room(progress, log, high_watermark, sharers, now)
+        if room > 0:
+            woken.append(log)
+            at_hand -= min(max_records, room, portion(at_hand, sharers))
+    return woken
+
+
+# --- acks ----------------------------------------------------------------------------------------
+
+
+def ack(gid: int, sid: int, log: PullLog, pull: int) -> Action | None:
+    """All below `pull` is done."""
+    if not log.leases or not log.leases[0].pull < pull <= log.next or log.in_gap(pull):
+        return None
+    return (actions.ACK, gid, sid, log.slot, pull)
+
+
+# --- ends and beginnings ---------------------------------------------------------------------------
+
+
+def release(gid: int, sid: int, log: PullLog) -> Action:
+    """What is unacked goes to others."""
+    return (actions.RELEASE, gid, sid, log.slot)
+
+
+def release_all(group: Group, member_id: str, sids: Sequence[int] | None = None) -> list[Action]:
+    """Release each pull log of a member: of all subjects, or of these."""
+    return [
+        release(group.id, sid, log)
+        for sid, progress in group.progress.items()
+        for log in progress.pull_logs.values()
+        if log.member_id == member_id and (sids is None or sid in sids)
+    ]
+
+
+def share(gid: int, sid: int, sequence: int) -> Action:
+    """Sharing begins at that sequence, and from nothing: it also resets a group that shares."""
+    return (actions.SHARE, gid, sid, sequence)
+
+
+def unshare(gid: int, sid: int, progress: Progress) -> Action | None:
+    """Back to plain offsets; None while something is unacked."""
+    return (actions.UNSHARE, gid, sid) if progress.settled else None
+
+
+def overtaken(gid: int, sid: int, progress: Progress, earliest: int) -> Action | None:
+    """When messages that the group has not had are gone from the subject. Say it loudly: `missed`."""
+    lowest = progress.lowest_unacked()
+    if lowest is None or lowest >= earliest:
+        return None
+    return (actions.EXPIRE, gid, sid, earliest)
+
+
+def missed(progress: Progress, earliest: int) -> int:
+    """How many messages below `earliest` the group has not acked."""
+    if not progress.shared:
+        return 0 if progress.position is None else max(0, earliest - progress.position)
+    unacked = [(r.first, r.size) for r in progress.redelivery]
+    for log in progress.pull_logs.values():
+        unacked += [(lease.first, lease.size) for lease in log.leases]
+    below = sum(max(0, min(first + size, earliest) - first) for first, size in unacked)
+    return below + max(0, earliest - progress.cursor)

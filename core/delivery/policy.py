@@ -1,0 +1,257 @@
+"""How much a member is given, who is woken, from whom work is taken back. Volatile, and only advice:
+whatever is decided here, no message is lost or acked by it.
+
+Fetch is also how clients prefetch: some ask again only when the application has taken what they hold,
+others until a hundred thousand messages are queued. What a client has handled is known only when it
+commits. So per member there is a *pace*, learnt from its acks:
+
+- rate: messages a second. Where something was left unacked the member was busy, and the ack is a measure;
+  where nothing was left it may have been idle, and the ack is a lower bound.
+- window: how many messages it may hold unacked. It begins as wide as clients prefetch, since a client that
+  commits by itself does so every 5 s and a narrow one would be a rate limit. Once the member was seen busy
+  it settles at about twice what it acks between two commits (never below a second's work).
+- what it *queues*: its unacked messages, less those that its rate explains as handled since the last ack.
+
+A member is given nothing more while it queues its share of all that is left (waiting, or queued by anyone);
+except a little, each time it has been patient for a second: a client may commit only after many messages,
+and others may never take their part.
+
+Work is taken back when there is nothing to give, someone has waited for it long enough, and a member queues
+far more than its share and would take long to work it off. Then that one is to be told to rebalance: it
+commits, drops its queue, and what is left is shared anew. Rarely per member.
+
+Policies keeps one of these for each group and subject; `observe` is to see all actions as they are applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil, inf
+
+from core.delivery import actions
+from core.delivery.actions import Action
+from core.delivery.state import Groups, Progress, PullLog
+
+FIRST_WINDOW = 100_000
+LARGEST_WINDOW = 4_000_000
+SMALLEST_WINDOW = 10
+PATIENCE = 1.0
+"""Seconds after which a member that queues its share is given some more."""
+STEAL_EVERY = 30.0
+"""Seconds between two times that a member is told to rebalance."""
+FAR_ABOVE = 1.5
+"""A queue of so many times the member's share is far too much for it."""
+UNMEASURED = 6.0
+"""Seconds without an ack after which a member counts as slow: more than clients take to commit by
+themselves."""
+
+
+class Pace:
+    """What is known of a member's work in one subject."""
+
+    __slots__ = (
+        "busy_since",
+        "idle_since",
+        "outstanding",
+        "over_since",
+        "rate",
+        "stolen_at",
+        "window",
+    )
+
+    def __init__(self) -> None:
+        self.rate = 0.0
+        self.window = FIRST_WINDOW
+        self.outstanding = 0
+        """Its unacked messages, as last seen."""
+        self.busy_since = 0.0
+        """When it last acked, or was given something and had nothing."""
+        self.idle_since: float | None = None
+        """Since when it asks and gets nothing."""
+        self.over_since: float | None = None
+        """Since when it asks for more than its share."""
+        self.stolen_at = -inf
+
+    def queued(self, unacked: int, now: float) -> float:
+        """What it holds and, by its pace, has not handled yet."""
+        return max(0.0, unacked - self.rate * (now - self.busy_since))
+
+    def given(self, unacked: int, now: float) -> None:
+        if not self.outstanding:
+            self.busy_since = now
+        self.outstanding = unacked
+        self.idle_since = self.over_since = None
+
+    def acked(self, unacked: int, now: float) -> None:
+        before, self.outstanding = self.outstanding, unacked
+        count = before - unacked
+        if count <= 0:
+            return
+        rate = count / max(now - self.busy_since, 0.001)
+        if unacked:
+            target = max(2 * count, int(rate), SMALLEST_WINDOW)
+            first = not self.rate or target > self.window
+            self.window = min(target if first else (self.window + target) // 2, LARGEST_WINDOW)
+            self.rate = (self.rate + rate) / 2 if self.rate else rate
+        else:
+            if 2 * before >= self.window:
+                self.window = min(2 * self.window, LARGEST_WINDOW)
+            self.rate = max(self.rate, rate)
+        self.busy_since = now
+
+
+class SharePolicy:
+    """The paces of a group's members in one subject."""
+
+    def __init__(self) -> None:
+        self._paces: dict[str, Pace] = {}
+
+    def pace(self, member_id: str) -> Pace:
+        found = self._paces.get(member_id)
+        if found is None:
+            found = self._paces[member_id] = Pace()
+        return found
+
+    def forget(self, member_id: str) -> None:
+        self._paces.pop(member_id, None)
+
+    def hold(self, unacked: dict[str, int]) -> None:
+        """What each member holds now, by its id; nothing, if it is not named."""
+        for member_id, pace in self._paces.items():
+            pace.outstanding = unacked.get(member_id, 0)
+
+    def room(
+        self, progress: Progress, log: PullLog, high_watermark: int, sharers: int, now: float
+    ) -> int:
+        """How many more messages this member may hold."""
+        pace = self.pace(log.member_id)
+        room = pace.window - log.unacked
+        if room <= 0 or sharers < 2:
+            return max(0, room)
+        share = self._share(progress, high_watermark, sharers, now)
+        left = int(share - pace.queued(log.unacked, now))
+        if left > 0:
+            pace.over_since = None
+            return min(room, left)
+        if pace.over_since is None:
+            pace.over_since = now
+        return room if now - pace.over_since >= PATIENCE else 0
+
+    def _share(self, progress: Progress, high_watermark: int, sharers: int, now: float) -> int:
+        """A member's share of all that is not handled yet."""
+        queued = sum(
+            self.pace(log.member_id).queued(log.unacked, now) for log in progress.pull_logs.values()
+        )
+        return ceil((waiting(progress, high_watermark) + queued) / sharers)
+
+    def nothing_given(self, log: PullLog, now: float) -> None:
+        """The member asked and got nothing."""
+        pace = self.pace(log.member_id)
+        if pace.idle_since is None:
+            pace.idle_since = now
+
+    def ask_again_at(self, log: PullLog) -> float | None:
+        """When a member that got nothing, for it queues its share, should be looked at again."""
+        over_since = self.pace(log.member_id).over_since
+        return None if over_since is None else over_since + PATIENCE
+
+    def longest_idle_first(self, logs: Iterable[PullLog]) -> list[PullLog]:
+        def idle_since(log: PullLog) -> float:
+            since = self.pace(log.member_id).idle_since
+            return inf if since is None else since
+
+        return sorted(logs, key=idle_since)
+
+    def steal(
+        self,
+        progress: Progress,
+        *,
+        high_watermark: int,
+        sharers: int,
+        now: float,
+        after_ms: int,
+    ) -> str | None:
+        """The member that is to be told to rebalance; it is not named again for a while."""
+        if sharers < 2 or waiting(progress, high_watermark):
+            return None
+        queues = {
+            log.member_id: self.pace(log.member_id).queued(log.unacked, now)
+            for log in progress.pull_logs.values()
+        }
+        if not queues:
+            return None
+        holder = max(queues, key=queues.__getitem__)
+        pace, most = self.pace(holder), queues[holder]
+        if (
+            most < 2
+            or most < FAR_ABOVE * sum(queues.values()) / sharers
+            or now - pace.stolen_at < STEAL_EVERY
+            or not self._slow(pace, most, now, after_ms / 1000)
+            or not any(self._hungry(m, most, queues, now, after_ms / 1000) for m in queues)
+        ):
+            return None
+        pace.stolen_at = now
+        return holder
+
+    def _slow(self, pace: Pace, queued: float, now: float, after: float) -> bool:
+        if not pace.rate:
+            return now - pace.busy_since >= UNMEASURED
+        return queued / pace.rate > 2 * after
+
+    def _hungry(
+        self, member_id: str, most: float, queues: dict[str, float], now: float, after: float
+    ) -> bool:
+        """Whether a member waits, has waited long enough, and queues next to nothing itself."""
+        since = self.pace(member_id).idle_since
+        return since is not None and now - since >= after and queues[member_id] <= most / 4
+
+
+def waiting(progress: Progress, high_watermark: int) -> int:
+    """How many messages could be handed out."""
+    return max(0, high_watermark - progress.cursor) + progress.redelivery.total
+
+
+class Policies:
+    """A policy for each group and subject that shares."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._policies: dict[int, dict[int, SharePolicy]] = {}
+        """Group id → subject id → policy."""
+
+    def of(self, gid: int, sid: int) -> SharePolicy:
+        return self._policies.setdefault(gid, {}).setdefault(sid, SharePolicy())
+
+    def observe(self, applied: Sequence[Action], now: float) -> None:
+        """These actions were applied just now."""
+        for action in applied:
+            kind = action[0]
+            if kind in (actions.PULL, actions.ACK):
+                self._moved(action, now)
+            elif kind in (actions.RELEASE, actions.SHARE, actions.EXPIRE):
+                self._rest(action[1], action[2])
+            elif kind in (actions.UNSHARE, actions.DROP):
+                self._policies.get(action[1], {}).pop(action[2], None)
+            elif kind == actions.FORGET:
+                self._policies.pop(action[1], None)
+            elif kind == actions.LEFT:
+                for policy in self._policies.get(action[1], {}).values():
+                    policy.forget(action[2])
+            elif kind == actions.GONE:
+                for policies in self._policies.values():
+                    policies.pop(action[1], None)
+
+    def _moved(self, action: Action, now: float) -> None:
+        kind, gid, sid, slot = action[:4]
+        found = self._groups.slots.get(sid, {}).get(slot)
+        if found is not None:
+            log = found[1]
+            pace = self.of(gid, sid).pace(log.member_id)
+            (pace.given if kind == actions.PULL else pace.acked)(log.unacked, now)
+
+    def _rest(self, gid: int, sid: int) -> None:
+        """What members hold has changed by something that says nothing about their pace."""
+        policy, group = self._policies.get(gid, {}).get(sid), self._groups.by_id.get(gid)
+        progress = group.progress.get(sid) if group is not None else None
+        if policy is not None and progress is not None:
+            policy.hold({log.member_id: log.unacked for log in progress.pull_logs.values()})
