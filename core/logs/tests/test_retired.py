@@ -1,0 +1,123 @@
+"""All that a subject ever held is deleted by retention: it is still the same subject after a
+restart.
+
+Its sequences go on, what was deleted stays deleted, its producers are remembered, and ids are not
+given again. The log may have nothing but its newest segment by then.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from core.errors import OffsetOutOfRange, OutOfOrderSequence
+from core.logs.tests.batches import batch
+from core.logs.tests.driver import Driver
+
+DAY = 24 * 3_600_000
+Restart = Callable[[Driver], None]
+
+
+def kill(driver: Driver) -> None:
+    driver.start()
+
+
+def stop(driver: Driver) -> None:
+    driver.log.close()
+    driver.start()
+
+
+def cut_power(driver: Driver) -> None:
+    driver.files = driver.files.after_power_cut(Random(5), "nothing")
+    driver.start()
+
+
+RESTARTS: list[Restart] = [kill, stop, cut_power]
+
+
+def first_batch() -> bytearray:
+    return batch(b"x" * 100, b"y", producer_id=4, epoch=1, first=10)
+
+
+def retired_log(**limits: int) -> Driver:
+    """`quiet` wrote long ago; then `busy` filled segments, and the old ones went."""
+    driver = Driver(segment_bytes=2000)
+    driver.create("quiet")
+    driver.create("busy")
+    driver.create("empty")
+    driver.take_producer_ids()
+    driver.stage_batch("quiet", first_batch())
+    driver.append("quiet", 50)
+    driver.settle()
+    while len(driver.log.state.segments) < 4:
+        driver.append("busy", 500)
+        driver.settle()
+        driver.seal()
+    driver.now += DAY // 2
+    driver.log.options = replace(driver.options, **limits)  # type: ignore[arg-type]
+    while driver.retire():
+        pass
+    assert len(driver.log.state.segments) == 1
+    return driver
+
+
+@pytest.mark.parametrize("restart", RESTARTS)
+@pytest.mark.parametrize("limits", [{"retention_ms": 1000}, {"total_bytes": 1}])
+def test_sequences_go_on_when_every_segment_of_a_subject_is_gone(
+    restart: Restart, limits: dict[str, int]
+) -> None:
+    driver = retired_log(**limits)
+    for _ in range(2):
+        restart(driver)
+        assert not driver.errors
+        driver.check()
+    quiet = driver.subject("quiet")
+    assert (quiet.earliest, quiet.high_watermark, quiet.next_sequence) == (3, 3, 3)
+    with pytest.raises(OffsetOutOfRange):
+        driver.reader.read(quiet, 2, 1000, True, nowait=False)
+    assert driver.reader.read(quiet, 3, 1000, True, nowait=False) == []
+    assert driver.reader.max_timestamp(quiet) is None
+    assert driver.append("quiet", 10).base_sequence == 3
+    assert driver.append("empty", 10).base_sequence == 0
+    driver.settle()
+    driver.check()
+    restart(driver)
+    driver.check()
+
+
+@pytest.mark.parametrize("restart", RESTARTS)
+def test_a_producer_is_remembered_when_its_batches_are_gone(restart: Restart) -> None:
+    driver = retired_log(retention_ms=1000)
+    restart(driver)
+    quiet = driver.subject("quiet")
+    repeated = driver.log.append_nowait(quiet, memoryview(first_batch()))
+    assert (repeated.base_sequence, quiet.next_sequence) == (0, 3)
+    late = batch(b"z", producer_id=4, epoch=1, first=20)
+    with pytest.raises(OutOfOrderSequence):
+        driver.log.append_nowait(quiet, memoryview(late))
+    assert driver.log.state.producer_ceiling == 1000
+
+
+def test_a_producer_that_was_silent_too_long_is_forgotten_with_the_next_segment() -> None:
+    driver = retired_log(retention_ms=1000)
+    driver.now += 2 * DAY
+    driver.log.roll_when_ready()
+    driver.settle()
+    driver.start()
+    late = batch(b"z", producer_id=4, epoch=1, first=20)
+    assert driver.log.append_nowait(driver.subject("quiet"), memoryview(late)).base_sequence == 3
+
+
+def test_a_subject_made_anew_under_an_old_name_has_nothing_of_the_old_one() -> None:
+    driver = retired_log(retention_ms=1000)
+    old = driver.subject("quiet")
+    driver.delete("quiet")
+    new = driver.create("quiet")
+    driver.settle()
+    driver.start()
+    found = driver.subject("quiet")
+    assert (found.id, found.topic_id) == (new.id, new.topic_id)
+    assert old.id < found.id
+    assert (found.earliest, found.next_sequence, found.producers) == (0, 0, None)
+    driver.check()
