@@ -1,9 +1,9 @@
 """The broker: what all handlers share, and the order in which its parts start and stop.
 
-Start: the log is opened and recovered, then SQL, then both are reconciled and the subjects' configs
-applied (`open`, blocking); then the log's own tasks run, and only then can clients connect (`serve`).
-Stop: no more connections, what was read is answered, the log is synced and closed. Waits that are
-only there to save a client from asking again (`long_poll`) are cut short.
+Start: the message log is opened and recovered, then the action log, then SQL; they are reconciled and the
+subjects' configs applied (`open`, blocking); then the parts' own tasks run (`run_parts`), and only then can
+clients connect (`serve`). Stop: no more connections, what was read is answered, the logs are synced and
+closed. Waits that are only there to save a client from asking again (`long_poll`) are cut short.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from core.delivery.actions import GONE
+from core.logs.action_service import ActionService
 from core.logs.options import LogOptions
 from core.logs.service import MessageService
 from gateway.subjects import SubjectKeeper
@@ -60,9 +62,16 @@ def log_options(config: BrokerConfig) -> LogOptions:
 class Broker:
     """Use `Broker.open`."""
 
-    def __init__(self, config: BrokerConfig, log: MessageService, registry: Registry) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log: MessageService,
+        actions: ActionService,
+        registry: Registry,
+    ) -> None:
         self.config = config
         self.log = log
+        self.actions = actions
         self.registry = registry
         self.node_id = config.node_id
         self.cluster_id = log.cluster_id
@@ -74,10 +83,12 @@ class Broker:
     def open(cls, config: BrokerConfig, files: Files | None = None) -> Broker:
         """Open and recover all that is stored. Blocking."""
         log = MessageService.open(log_options(config), files)
+        actions = ActionService.open(config.log_dirs, files)
+        _forget_deleted(log, actions)
         registry = Registry.open(config.log_dirs / META_FILE)
         for line in registry.reconcile(log.subjects, config.subject_defaults()):
             logger.warning("%s", line)
-        return cls(config, log, registry)
+        return cls(config, log, actions, registry)
 
     async def serve(
         self,
@@ -90,15 +101,24 @@ class Broker:
 
         acceptor = Acceptor(self)
         async with trio.open_nursery() as nursery:
-            await nursery.start(self.log.run)
+            await nursery.start(self.run_parts)
             async with trio.open_nursery() as serving:
                 await serving.start(acceptor.run, sockets)
                 task_status.started()
                 await self._stop.wait()
                 acceptor.stop()
                 self.end_polls()
-            nursery.cancel_scope.cancel()  # the log syncs what is left and closes
+            nursery.cancel_scope.cancel()  # the logs sync what is left and close
         self.registry.close()
+
+    async def run_parts(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """The tasks of what is below the connections, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.log.run)
+            await nursery.start(self.actions.run)
+            task_status.started()
 
     @property
     def stopping(self) -> bool:
@@ -124,3 +144,11 @@ class Broker:
                 yield
             finally:
                 self._polls.discard(scope)
+
+
+def _forget_deleted(log: MessageService, actions: ActionService) -> None:
+    """A subject may have been deleted, and the broker killed, before the groups forgot it."""
+    known = {sid for group in actions.groups.by_id.values() for sid in group.progress}
+    gone = known - log.subjects.by_id.keys()
+    if gone:
+        actions.append_nowait([(GONE, sid) for sid in sorted(gone)])

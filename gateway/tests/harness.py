@@ -178,7 +178,7 @@ def serve(check: Callable[[Served], Awaitable[None]], folder: Path, **options: A
         sockets = bind(config.listeners)
         acceptor = Acceptor(broker)
         async with trio.open_nursery() as nursery:
-            await nursery.start(broker.log.run)
+            await nursery.start(broker.run_parts)
             async with trio.open_nursery() as serving:
                 await serving.start(acceptor.run, sockets)
                 port = sockets[0].getsockname()[1]
