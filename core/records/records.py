@@ -71,7 +71,7 @@ def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return data[at : at + length], at + length
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """A zigzag varint and the place after it."""
     value = shift = 0
     while True:

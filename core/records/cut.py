@@ -1,0 +1,204 @@
+"""Some of the records of a stored batch, as a batch of its own, at other offsets.
+
+A member that shares a subject is given records i…j of a batch under pull offsets. Deltas stay as they are,
+so the new base offset is the wanted offset of record i less i. Base offset and leader epoch lie outside
+the batch's CRC: a whole batch costs a new head in front of a view of the old bytes. A part of an
+uncompressed batch is the contiguous bytes of its records behind a head with length, last delta, count and
+CRC written anew. A compressed batch is inflated (to a bound), cut, and given plain.
+
+The leader epoch in pull space is -1, so that no client asks for truncation. Time stamps, the bit for log
+append time and the producer's fields stay: the largest time stamp is then that of the whole batch, as
+every reader takes it (it stands for each record under log append time, and bounds them else).
+
+A batch is cut many times while it is handed out, so `Cutter` keeps where its records begin, found only as
+far as they are needed, and its inflated bytes; the least recently used batches go first. Where a record
+begins is read from its length; its offset delta is read too when the batch has holes, else record number
+i has delta i.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+
+from crc32c import crc32c
+
+from core.errors import CorruptMessage
+from core.records.batch import (
+    CODEC_MASK,
+    CRC_FROM,
+    HEAD,
+    HEAD_SIZE,
+    OVERHEAD,
+    BatchHead,
+    read_head,
+)
+from core.records.compression import inflate
+from core.records.records import varint
+
+NO_EPOCH = -1
+HEAVY = 16 << 10
+"""A compressed batch from this size on is inflated in a thread."""
+
+_MOST_BATCHES = 64
+
+Buffers = list[bytes | memoryview]
+
+
+class CutPoints:
+    """Where the records of one batch begin, as far as anyone wanted to know."""
+
+    __slots__ = ("_deltas", "_starts", "inflated")
+
+    def __init__(self, head: BatchHead, inflated: bytes | memoryview | None) -> None:
+        self.inflated = inflated
+        """The records of a compressed batch."""
+        self._starts = array("I", [0])
+        dense = head.last_offset_delta == head.record_count - 1
+        self._deltas: array[int] | None = None if dense else array("I")
+
+    @property
+    def size(self) -> int:
+        return len(self._starts) * 4 + len(self.inflated or b"")
+
+    def find(
+        self, data: bytes | memoryview, head: BatchHead, first_delta: int, last_delta: int
+    ) -> tuple[int, int, int]:
+        """Where the records with these deltas begin and end in the data, and how many they are."""
+        if self._deltas is None:
+            to_the_end = last_delta == head.last_offset_delta
+            self._scan(data, first_delta if to_the_end else last_delta + 1)
+            end = len(data) if to_the_end else self._starts[last_delta + 1]
+            return self._starts[first_delta], end, last_delta - first_delta + 1
+        self._scan(data, head.record_count)
+        i = bisect_left(self._deltas, first_delta)
+        j = bisect_right(self._deltas, last_delta)
+        return self._starts[i], self._starts[j], j - i
+
+    def _scan(self, data: bytes | memoryview, count: int) -> None:
+        """Find where the first `count` records end. The one loop over records: kept tight."""
+        starts, deltas, end, at = self._starts, self._deltas, len(data), self._starts[-1]
+        try:
+            while len(starts) <= count:
+                low, high = data[at], data[at + 1]
+                if low < 0x80:
+                    doubled, begin = low, at + 1
+                elif high < 0x80:
+                    doubled, begin = low & 0x7F | high << 7, at + 2
+                else:
+                    length, begin = varint(data, at)
+                    doubled = 2 * length if length >= 0 else 1
+                if deltas is not None:
+                    deltas.append(varint(data, varint(data, begin + 1)[1])[0])
+                at = begin + (doubled >> 1)
+                if doubled & 1 or at > end:
+                    raise CorruptMessage(f"record {len(starts) - 1} claims more than the batch has")
+                starts.append(at)
+        except (IndexError, OverflowError) as error:
+            raise CorruptMessage(f"the records break off at byte {starts[-1]}: {error}") from error
+
+
+class Cutter:
+    """Cuts batches, and remembers those that it has cut last. `load` may be called in any thread."""
+
+    def __init__(self, max_decompressed_bytes: int, keep_bytes: int = 16 << 20) -> None:
+        self._limit = max_decompressed_bytes
+        self._keep_bytes = keep_bytes
+        self._known: OrderedDict[tuple[int, int, int], CutPoints] = OrderedDict()
+        """By subject id, base sequence and CRC."""
+        self._lock = threading.Lock()
+
+    def is_heavy(self, sid: int, batch: memoryview, first_delta: int, last_delta: int) -> bool:
+        """Whether cutting takes so long that `load` should be called in a thread first."""
+        head = read_head(batch)
+        return (
+            len(batch) >= HEAVY
+            and bool(head.attributes & CODEC_MASK)
+            and not _is_whole(head, first_delta, last_delta)
+            and (sid, head.base_offset, head.crc) not in self._known
+        )
+
+    def load(self, sid: int, batch: memoryview) -> CutPoints:
+        """The cut points of a batch, kept for the next time. InvalidRecord, CorruptMessage or
+        UnsupportedCompression: its records cannot be told apart."""
+        head = read_head(batch)
+        key = (sid, head.base_offset, head.crc)
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found
+        codec = head.attributes & CODEC_MASK
+        points = CutPoints(head, inflate(codec, batch[HEAD_SIZE:], self._limit) if codec else None)
+        with self._lock:
+            self._known[key] = points
+            held = sum(kept.size for kept in self._known.values())
+            while len(self._known) > 1 and (
+                held > self._keep_bytes or len(self._known) > _MOST_BATCHES
+            ):
+                held -= self._known.popitem(last=False)[1].size
+        return points
+
+    def cut(
+        self, sid: int, batch: memoryview, first_delta: int, last_delta: int, base_offset: int
+    ) -> Buffers:
+        """The records with these deltas, both included; delta 0 is to have offset `base_offset`. Nothing
+        when there are none in the batch."""
+        head = read_head(batch)
+        if _is_whole(head, first_delta, last_delta):
+            return restamped(batch, head, base_offset)
+        points = self.load(sid, batch)
+        data = batch[HEAD_SIZE:] if points.inflated is None else points.inflated
+        return _part(points, data, head, first_delta, last_delta, base_offset)
+
+
+def cut(
+    batch: memoryview,
+    first_delta: int,
+    last_delta: int,
+    base_offset: int,
+    max_decompressed_bytes: int = 64 << 20,
+) -> Buffers:
+    """Cut a batch once; see Cutter."""
+    return Cutter(max_decompressed_bytes).cut(0, batch, first_delta, last_delta, base_offset)
+
+
+def restamped(batch: memoryview, head: BatchHead, base_offset: int) -> Buffers:
+    """The whole batch at another offset."""
+    return [
+        HEAD.pack(base_offset, head.length, NO_EPOCH, *head[3:]),
+        batch[HEAD_SIZE:],
+    ]
+
+
+def _is_whole(head: BatchHead, first_delta: int, last_delta: int) -> bool:
+    return first_delta <= 0 and last_delta >= head.last_offset_delta
+
+
+def _part(
+    points: CutPoints,
+    data: bytes | memoryview,
+    head: BatchHead,
+    first_delta: int,
+    last_delta: int,
+    base_offset: int,
+) -> Buffers:
+    first_delta, last_delta = max(first_delta, 0), min(last_delta, head.last_offset_delta)
+    if first_delta > last_delta:
+        return []
+    start, end, count = points.find(data, head, first_delta, last_delta)
+    if not count:
+        return []
+    records = memoryview(data)[start:end]
+    new = head._replace(
+        base_offset=base_offset,
+        length=HEAD_SIZE - OVERHEAD + len(records),
+        leader_epoch=NO_EPOCH,
+        attributes=head.attributes & ~CODEC_MASK,
+        last_offset_delta=last_delta,
+        record_count=count,
+    )
+    crc = crc32c(records, crc32c(HEAD.pack(*new)[CRC_FROM:]))
+    return [HEAD.pack(*new._replace(crc=crc)), records]
