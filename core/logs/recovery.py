@@ -80,7 +80,7 @@ def _tidy(files: Files, directory: Path) -> list[int]:
         path = directory / name
         if path.suffix == ".tmp":
             files.unlink(path)
-        elif path.suffix == LOG_SUFFIX:
+        elif path.suffix == LOG_SUFFIX and path.stem.isdigit():
             bases.append(int(path.stem))
     return sorted(bases)
 
