@@ -128,6 +128,7 @@ class Driver:
         staged, self._staged = self._staged, []
         self.log.write_nowait()
         for end, told, base, content in staged:
+            told.written[base] = content
             self.when_synced(partial(told.acked.__setitem__, base, content), end)
 
     def append(

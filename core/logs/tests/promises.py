@@ -23,6 +23,8 @@ class Told:
     topic_id: bytes
     name: str
     tried: dict[int, set[bytes]] = field(default_factory=dict)
+    written: dict[int, bytes] = field(default_factory=dict)
+    """Answered with acks=1: it outlives the process, though not a power cut."""
     acked: dict[int, bytes] = field(default_factory=dict)
     created: bool = False
     delete_tried: bool = False
@@ -58,6 +60,17 @@ class Promises:
             assert not told.deleted, f"{told.name} is back from the dead"
             assert (subject.id, subject.name) == (told.subject_id, told.name)
             self._check_subject(subject, told, reader)
+
+    def check_written(self, log: MessageLog, reader: Reader) -> None:
+        """Asserts that all that was written is there, after a process was killed."""
+        for told in self.subjects.values():
+            subject = log.state.subjects.by_topic_id.get(told.topic_id)
+            assert subject is not None or told.delete_tried, f"{told.name} is gone"
+            if subject is not None:
+                found = read_all(reader, subject)
+                for base, content in told.written.items():
+                    if base + _count(content) > subject.earliest:
+                        assert found.get(base) == content, f"{told.name}: {base} is gone"
 
     def _check_subject(self, subject: Subject, told: Told, reader: Reader) -> None:
         who = f"{told.name}: "

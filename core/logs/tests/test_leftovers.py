@@ -144,3 +144,12 @@ def test_an_empty_log_of_retired_segments_starts_from_the_newest_alone() -> None
     start_from_newest(driver)
     base = driver.subject("first").next_sequence
     assert driver.append("first", 10).base_sequence == base
+
+
+def test_a_file_that_is_none_of_ours_does_not_stop_the_start() -> None:
+    driver = two_subjects()
+    for name in ("notes.log", "00000000000000000000.index.tmp", "core"):
+        driver.files.close(driver.files.open(driver.log.state.directory / name, create=True))
+    driver.start()
+    driver.check()
+    assert {"notes.log", "core"} <= set(driver.files.listdir(driver.log.state.directory))
