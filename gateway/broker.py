@@ -19,6 +19,7 @@ from core.delivery.actions import GONE
 from core.logs.action_service import ActionService
 from core.logs.options import LogOptions
 from core.logs.service import MessageService
+from gateway.coordination import Coordination, limits
 from gateway.subjects import SubjectKeeper
 from meta.registry import Registry
 
@@ -76,6 +77,9 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = log.cluster_id
         self.subjects = SubjectKeeper(log, registry, config.subject_defaults())
+        self.coordinator = Coordination(actions, log.subjects, registry, limits(config))
+        self.subjects.on_created = self.coordinator.subject_added
+        self.subjects.on_deleted = self.coordinator.subject_removed
         self._polls: set[trio.CancelScope] = set()
         self._stop = trio.Event()
 
@@ -115,10 +119,21 @@ class Broker:
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """The tasks of what is below the connections, until cancelled."""
+        log_scope = trio.CancelScope(shield=True)
+
+        async def run_log(task_status: trio.TaskStatus[None]) -> None:
+            with log_scope:
+                await self.log.run(task_status)
+
         async with trio.open_nursery() as nursery:
-            await nursery.start(self.log.run)
-            await nursery.start(self.actions.run)
-            task_status.started()
+            await nursery.start(run_log)
+            try:
+                async with trio.open_nursery() as inner:
+                    await inner.start(self.actions.run)
+                    await inner.start(self.coordinator.run)
+                    task_status.started()
+            finally:
+                log_scope.cancel()  # last, since its lock guards the folder of all
 
     @property
     def stopping(self) -> bool:

@@ -177,6 +177,43 @@ class BrokerConfig:
         "Accepted for the sake of existing files; a subject has a single replica.",
     )
 
+    # Groups
+
+    group_min_session_timeout_ms: int = option(
+        "group.min.session.timeout.ms",
+        6_000,
+        integer(1),
+        "The shortest session time-out that a classic member may ask for.",
+    )
+    group_max_session_timeout_ms: int = option(
+        "group.max.session.timeout.ms",
+        1_800_000,
+        integer(1),
+        "The longest session time-out that a classic member may ask for.",
+    )
+    group_max_size: int = option(
+        "group.max.size", INT_MAX, integer(1), "Members that a group may have."
+    )
+    group_initial_rebalance_delay_ms: int = option(
+        "group.initial.rebalance.delay.ms",
+        3_000,
+        integer(0),
+        "Where a client assigns (Connect, Streams, custom assignors): how long an empty group waits "
+        "for more members after the first. Where the broker assigns, nobody waits.",
+    )
+    group_consumer_session_timeout_ms: int = option(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        integer(1),
+        "A KIP-848 member that sends no heartbeat for so long is gone.",
+    )
+    group_consumer_heartbeat_interval_ms: int = option(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        integer(1),
+        "How often a KIP-848 member is told to send heartbeats.",
+    )
+
     # The log
 
     log_segment_bytes: int = option(

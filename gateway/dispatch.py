@@ -22,7 +22,7 @@ for everything that was asked.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,7 +71,10 @@ class Session:
     peer: str
     client_id: str | None = None
     version: int = 0
-    """The request's API version: for caches of encoded bytes, never for behaviour."""
+    """The request's API version: for caches of encoded bytes, never for behaviour (except where a handler's
+    head says so)."""
+    members: dict[str, str] = field(default_factory=dict)
+    """Group → the member that this connection last spoke for: see gateway/groups/offsets.py."""
 
 
 Staged = tuple[Any, int]

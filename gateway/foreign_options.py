@@ -13,7 +13,9 @@ _SYNC = "the log is synced all the time, and before acks=all is answered; leave 
 _ROLL = "segments are closed by log.segment.bytes and log.index.max.entries alone; leave it out"
 _COMPACT = "nothing is compacted, and old messages are deleted by retention; leave it out"
 _REPLICA = "a subject has a single replica; leave it out"
-_GROUPS = "consumer groups are not served yet; leave it out"
+_SHARE_GROUPS = "share groups are not served yet; leave it out"
+_ASSIGNORS = "the broker assigns by itself, and needs no migration between protocols; leave it out"
+_OFFSETS = "positions of groups are kept in a log of their own, for ever; leave it out"
 _TRANSACTIONS = "transactions are not served yet; leave it out"
 _REMOTE = "there is no remote storage; leave it out"
 _QUOTAS = "there are no quotas; leave it out"
@@ -42,7 +44,8 @@ _REASONS = {
     "create.topic.policy.class.name": _JAVA,
     "delete.topic.enable": "subjects can always be deleted; leave it out",
     "early.start.listeners": _LISTENERS,
-    "group.*": _GROUPS,
+    "group.*": _ASSIGNORS,
+    "group.share.*": _SHARE_GROUPS,
     "host.name": _LISTENERS,
     "initial.broker.registration.timeout.ms": _CONTROLLER,
     "inter.broker.protocol.version": _VERSION,
@@ -73,8 +76,8 @@ _REASONS = {
     "num.network.threads": _THREADS,
     "num.recovery.threads.per.data.dir": _THREADS,
     "num.replica.*": _REPLICA,
-    "offset.metadata.max.bytes": _GROUPS,
-    "offsets.*": _GROUPS,
+    "offset.metadata.max.bytes": "a commit may carry 4096 bytes of text; leave it out",
+    "offsets.*": _OFFSETS,
     "password.encoder.*": _PLAINTEXT,
     "port": _LISTENERS,
     "principal.builder.class": _PLAINTEXT,
@@ -89,7 +92,7 @@ _REASONS = {
     "sasl.*": _PLAINTEXT,
     "security.*": _PLAINTEXT,
     "server.max.startup.time.ms": _CONTROLLER,
-    "share.*": _GROUPS,
+    "share.*": _SHARE_GROUPS,
     "socket.connection.setup.timeout.*": _REPLICA,
     "socket.listen.backlog.size": _SOCKETS,
     "socket.receive.buffer.bytes": _SOCKETS,

@@ -69,6 +69,8 @@ class SubjectKeeper:
         self.defaults = defaults
         self.table = TopicTable()
         self._look_alikes: dict[str, str] = {}
+        self.on_created: Callable[[Subject], None] = lambda subject: None
+        self.on_deleted: Callable[[Subject], None] = lambda subject: None
         log.subjects.defaults.log_append_time = effective({}, defaults).log_append_time
         for subject in log.subjects:
             self._added(subject)
@@ -130,6 +132,7 @@ class SubjectKeeper:
                 logger.error("topic %s was created, but without its configs: %s", name, error)
                 self._apply(subject, {})
                 raise StoreError(f"created, but with default configs: {error}") from error
+        self.on_created(subject)
         logger.info("topic %s created%s", name, f" with {dict(configs)}" if configs else "")
         return subject
 
@@ -137,6 +140,7 @@ class SubjectKeeper:
         """Delete a subject and all its messages; durable when it returns."""
         self._log.delete_subject_nowait(subject)
         self._removed(subject)
+        self.on_deleted(subject)
         with trio.CancelScope(shield=True):
             await self._log.wait_synced()
             try:

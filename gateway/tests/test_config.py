@@ -205,7 +205,7 @@ def test_a_config_cannot_be_changed() -> None:
         ("log.dir", "set log.dirs instead"),
         ("log.flush.interval.messages", "synced all the time"),
         ("log.roll.hours", "closed by log.segment.bytes"),
-        ("offsets.topic.replication.factor", "groups are not served yet"),
+        ("offsets.topic.replication.factor", "in a log of their own"),
         ("transaction.state.log.min.isr", "transactions are not served yet"),
         ("listener.security.protocol.map", "only PLAINTEXT"),
         ("inter.broker.listener.name", "single replica"),

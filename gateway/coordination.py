@@ -1,0 +1,285 @@
+"""Groups in a running broker: a thin Trio shell around gateway.groups.Coordinator.
+
+It decides nothing. It gives the decisions their clock, sees to it that an answer leaves only when what it
+builds on is durable, waits with requests that are held, and has one task for all deadlines.
+
+For other parts of the broker:
+    groups                        the durable state: groups, members, positions, pull logs
+    group_config(name)            what is configured for a group
+    request_rebalance(group, id)  take all pull logs from a member and give it new ones
+    subscribers(group, sid)       how many members share a subject
+    hand_outs(group, sid)         what may be handed out of it now
+    observe(callback)             callback(actions), after the coordinator's actions were applied
+    on_resumed(callback)          callback(group, sid): more may be handed out than before
+    config_changed(group, sid)    a group's, or a subject's, configs were altered
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+from core.errors import KumquatError, StorageError
+from gateway.groups.coordinator import Coordinator
+from gateway.groups.errors import CoordinatorNotAvailable, GroupError
+from gateway.groups.members import Caller, Limits
+from gateway.groups.roster import Step, Ticket
+from meta.group_configs import consume_mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from core.delivery.actions import Action
+    from core.delivery.state import Group
+    from core.logs.action_service import ActionService
+    from core.logs.subject import Subject, Subjects
+    from gateway.config import BrokerConfig
+    from gateway.dispatch import Session
+    from gateway.groups.offsets import Position
+    from gateway.wire import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        HeartbeatRequest,
+        HeartbeatResponse,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        OffsetCommitRequest,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
+    from meta.group_configs import GroupConfig
+    from meta.registry import Registry
+
+T = TypeVar("T")
+NEVER = float("inf")
+NEEDS_ID_FROM = 4
+CAN_SKIP_FROM = 9
+
+
+class HandOut(Enum):
+    ALL = "all"
+    AGAIN = "what waits to be delivered again, nothing new"
+    NOTHING = "nothing"
+
+
+HAND_OUTS = {Step.SHARING: HandOut.ALL, Step.DRAINING: HandOut.AGAIN}
+
+
+def limits(config: BrokerConfig) -> Limits:
+    return Limits(
+        min_session_ms=config.group_min_session_timeout_ms,
+        max_session_ms=config.group_max_session_timeout_ms,
+        max_size=config.group_max_size,
+        initial_delay_ms=config.group_initial_rebalance_delay_ms,
+        consumer_session_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_ms=config.group_consumer_heartbeat_interval_ms,
+    )
+
+
+class Coordination:
+    def __init__(
+        self, actions: ActionService, subjects: Subjects, registry: Registry, limits: Limits
+    ) -> None:
+        self.groups = actions.groups
+        self.subjects = subjects
+        self._actions = actions
+        self._registry = registry
+        self._core = Coordinator(actions.groups, self._append, self, limits)
+        self._observers: list[Callable[[Sequence[Action]], None]] = []
+        self._resumed: list[Callable[[Group, int], None]] = []
+        self._sooner = trio.Event()
+        self._sleeps_until = NEVER
+
+    # --- running ---------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """See to deadlines until cancelled. Started when what was stored is taken over."""
+        self._core.start(trio.current_time())
+        task_status.started()
+        while True:
+            self._sooner = trio.Event()
+            self._sleeps_until = self._core.deadlines.next
+            with trio.move_on_at(self._sleeps_until):
+                await self._sooner.wait()
+            self._core.tick(trio.current_time())
+
+    def _set_alarm(self) -> None:
+        if self._core.deadlines.next < self._sleeps_until:
+            self._sooner.set()
+
+    # --- requests --------------------------------------------------------------------------------
+
+    async def join(self, session: Session, request: JoinGroupRequest) -> JoinGroupResponse:
+        def decide() -> JoinGroupResponse | Ticket:
+            return self._core.join(
+                request,
+                _caller(session),
+                trio.current_time(),
+                needs_id=session.version >= NEEDS_ID_FROM,
+                can_skip=session.version >= CAN_SKIP_FROM,
+            )
+
+        answer: JoinGroupResponse = await self._answer(decide, session.broker.long_poll())
+        return answer
+
+    async def sync(self, session: Session, request: SyncGroupRequest) -> SyncGroupResponse:
+        answer: SyncGroupResponse = await self._answer(
+            lambda: self._core.sync(request, _caller(session), trio.current_time()),
+            session.broker.long_poll(),
+        )
+        return answer
+
+    def heartbeat(self, session: Session, request: HeartbeatRequest) -> HeartbeatResponse:
+        return self._do(
+            lambda: self._core.heartbeat(request, _caller(session), trio.current_time())
+        )
+
+    async def leave(
+        self, session: Session, group_id: str, members: Iterable[tuple[str, str | None]]
+    ) -> list[int]:
+        """A code for each member, by its id or instance id."""
+        codes: list[int] = []
+        caller = _caller(session)
+        for member_id, instance_id in members:
+            try:
+                self._do(
+                    lambda m=member_id, i=instance_id: self._core.leave(  # type: ignore[misc]
+                        group_id, m, i, caller, trio.current_time()
+                    )
+                )
+                codes.append(0)
+            except GroupError as error:
+                codes.append(error.error_code)
+        await self._durable()
+        return codes
+
+    async def consumer_heartbeat(
+        self, session: Session, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        before = self._core.position
+        answer = self._do(
+            lambda: self._core.consumer_heartbeat(request, _caller(session), trio.current_time())
+        )
+        if self._core.position != before:
+            await self._durable()
+        return answer
+
+    async def commit(self, session: Session, request: OffsetCommitRequest) -> list[int]:
+        """A code for each partition, in their order; when it is durable."""
+        codes = self._do(lambda: self._core.commit(request, _caller(session), trio.current_time()))
+        await self._durable()
+        return codes
+
+    def fetch_offsets(
+        self,
+        session: Session,
+        group_id: str,
+        member_id: str | None,
+        epoch: int,
+        topics: Iterable[tuple[str, Iterable[int]]] | None,
+    ) -> list[Position]:
+        return self._core.fetch(group_id, member_id, epoch, topics, _caller(session))
+
+    async def _answer(
+        self, decide: Callable[[], Any], polling: AbstractContextManager[None]
+    ) -> Any:
+        answer = self._do(decide)
+        if isinstance(answer, Ticket):
+            ticket, ready = answer, trio.Event()
+            ticket.on_answer(ready.set)
+            if ticket.answer is None:
+                with polling:
+                    await ready.wait()
+            answer = ticket.answer
+            if answer is None:
+                raise CoordinatorNotAvailable("the broker stops")
+            if isinstance(answer, GroupError):
+                raise answer
+        await self._durable()
+        return answer
+
+    def _do(self, decide: Callable[[], T]) -> T:
+        try:
+            return decide()
+        except StorageError as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+        finally:
+            self._set_alarm()
+
+    def _append(self, changes: Sequence[Action]) -> int:
+        position = self._actions.append_nowait(changes)
+        for observer in self._observers:
+            observer(changes)
+        return position
+
+    async def _durable(self) -> None:
+        """Until all that the coordinator has appended so far is synced."""
+        outcome: list[KumquatError | None] = []
+        done = trio.Event()
+
+        def finished(error: KumquatError | None) -> None:
+            outcome.append(error)
+            done.set()
+
+        self._actions.call_when_synced(self._core.position, finished)
+        if not outcome:
+            await done.wait()
+        if outcome[0] is not None:
+            raise CoordinatorNotAvailable(str(outcome[0])) from outcome[0]
+
+    # --- what the decisions ask (gateway.groups.division.World) ----------------------------------
+
+    def config(self, group: str) -> GroupConfig:
+        return self._registry.group_config(group)
+
+    def mode(self, group: str, sid: int) -> str:
+        return consume_mode(self._registry.group_configs(group), self._registry.configs(sid))
+
+    def changed(self, group: Group, sid: int) -> None:
+        for callback in self._resumed:
+            callback(group, sid)
+
+    # --- for other parts of the broker -----------------------------------------------------------
+
+    def group_config(self, name: str) -> GroupConfig:
+        return self._registry.group_config(name)
+
+    def request_rebalance(self, group: Group, member_id: str) -> None:
+        self._do(lambda: self._core.request_rebalance(group, member_id, trio.current_time()))
+
+    def subscribers(self, group: Group, sid: int) -> int:
+        return self._core.sharers(group, sid)
+
+    def hand_outs(self, group: Group, sid: int) -> HandOut:
+        step = self._core.step(group, sid)
+        return HandOut.NOTHING if step is None else HAND_OUTS.get(step, HandOut.NOTHING)
+
+    def state(self, group: Group) -> str:
+        """What Kafka calls it: Empty, PreparingRebalance, CompletingRebalance, Stable."""
+        led = self._core.led(group)
+        if led is not None:
+            return led.state.value
+        return "Stable" if group.members else "Empty"
+
+    def observe(self, callback: Callable[[Sequence[Action]], None]) -> None:
+        self._observers.append(callback)
+
+    def on_resumed(self, callback: Callable[[Group, int], None]) -> None:
+        self._resumed.append(callback)
+
+    def config_changed(self, group: str | None = None, sid: int | None = None) -> None:
+        self._do(lambda: self._core.config_changed(group, sid, trio.current_time()))
+
+    def subject_added(self, subject: Subject) -> None:
+        self._do(lambda: self._core.subject_added(subject, trio.current_time()))
+
+    def subject_removed(self, subject: Subject) -> None:
+        self._do(lambda: self._core.subject_removed(subject.id))
+
+
+def _caller(session: Session) -> Caller:
+    host = session.peer.rpartition(":")[0].strip("[]")
+    return Caller(session.client_id or "", f"/{host}", session.members)

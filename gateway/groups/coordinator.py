@@ -1,0 +1,354 @@
+"""All groups: which sort a request's group is of, what happens when time passes, what the rest of the broker tells.
+
+Every method takes `now` (seconds of any clock that does not go back), and neither waits nor blocks. What is to be
+durable is appended to the ledger: an answer may leave when `position` is synced. A JoinGroup or SyncGroup that cannot
+be answered yet gives a Ticket. `deadlines.next` says when `tick` is to be called.
+
+At start, what the action log gives is made to fit: subjects that are gone are forgotten; a holding whose pull log was
+lost with a damaged part of the log, or the reverse, is ended. Members are taken over, with fresh session clocks.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from core.delivery import actions
+from core.errors import StorageError
+from gateway.groups.classic import Classic
+from gateway.groups.consumer import Consumer
+from gateway.groups.deadlines import Deadlines
+from gateway.groups.division import TIMER, Divisions, World
+from gateway.groups.errors import (
+    FencedInstance,
+    GroupIdNotFound,
+    InconsistentGroupProtocol,
+    InvalidSessionTimeout,
+    UnknownMember,
+)
+from gateway.groups.led import BARRIER, Led
+from gateway.groups.ledger import Ledger
+from gateway.groups.members import (
+    HOLD,
+    PENDING,
+    REBALANCE,
+    SESSION,
+    Caller,
+    Limits,
+    Members,
+    check_group_id,
+    is_led,
+)
+from gateway.groups.offsets import Offsets
+from gateway.groups.protocol import CONSUMER, STANDARD, choose_standard
+from gateway.groups.roster import HELD, TAKE, Roster, Step, Ticket
+from gateway.wire import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from core.delivery.actions import Action
+    from core.delivery.state import Group, Groups
+    from core.logs.subject import Subject
+    from gateway.groups.deadlines import Key
+
+RETRY_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Coordinator:
+    def __init__(
+        self,
+        groups: Groups,
+        append: Callable[[Sequence[Action]], int],
+        world: World,
+        limits: Limits,
+    ) -> None:
+        self.groups = groups
+        self.deadlines = Deadlines()
+        self._world = world
+        self._limits = limits
+        self._ledger = Ledger(groups, append)
+        self._divisions = Divisions(self._ledger, world, self.deadlines)
+        self._members = Members(self._ledger, self._divisions, self.deadlines, world, limits)
+        self._classic = Classic(self._members)
+        self._consumer = Consumer(self._members)
+        self._offsets = Offsets(self._members)
+        self.commit = self._offsets.commit
+        self.fetch = self._offsets.fetch
+
+    @property
+    def position(self) -> int:
+        return self._ledger.position
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def join(
+        self,
+        request: JoinGroupRequest,
+        caller: Caller,
+        now: float,
+        *,
+        needs_id: bool,
+        can_skip: bool,
+    ) -> JoinGroupResponse | Ticket:
+        """`needs_id`: a client that comes without an id is sent back with one (version 4 on). `can_skip`:
+        it may be told to lead without assigning (version 9 on)."""
+        check_group_id(request.group_id)
+        limits = self._limits
+        if not limits.min_session_ms <= request.session_timeout_ms <= limits.max_session_ms:
+            raise InvalidSessionTimeout(
+                f"a session time-out of {limits.min_session_ms} to {limits.max_session_ms} ms, "
+                f"not {request.session_timeout_ms}"
+            )
+        if not request.protocol_type or not request.protocols:
+            raise InconsistentGroupProtocol("a member has to offer a protocol")
+        group = self.groups.by_name.get(request.group_id)
+        led = self._is_to_be_led(group, request)
+        self._check_member_id(group, request)
+        if not request.member_id and request.group_instance_id is None and needs_id:
+            prefix, session_ms = caller.client_id, request.session_timeout_ms
+            member_id = self._members.give_id(request.group_id, prefix, session_ms, now)
+            return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        roster = self._members.roster(group or self._ledger.make_group(request.group_id))
+        if not led:
+            return self._classic.join(roster, request, caller, now)
+        if roster.led is None:
+            self._unshare(roster.group)
+            roster.led = Led(self._members, roster, request.protocol_type)
+        return roster.led.join(request, caller, now, can_skip=can_skip)
+
+    def _is_to_be_led(self, group: Group | None, request: JoinGroupRequest) -> bool:
+        if group is not None and self._members.roster(group).led is not None:
+            return True
+        standard = choose_standard(request.protocols) if request.protocol_type == CONSUMER else None
+        if group is not None and group.members:
+            if standard is None:
+                raise InconsistentGroupProtocol(
+                    f"group {group.name!r} is served by the broker: {', '.join(sorted(STANDARD))}"
+                )
+            return False
+        return standard is None or request.protocols[0].name not in STANDARD
+
+    def _check_member_id(self, group: Group | None, request: JoinGroupRequest) -> None:
+        """An id must be that of a member, or one that was given."""
+        member_id = request.member_id
+        if not member_id:
+            return
+        if group is not None:
+            roster = self._members.roster(group)
+            if request.group_instance_id is not None:
+                known = roster.instances.get(request.group_instance_id)
+                if known is not None and known != member_id:
+                    raise FencedInstance(f"another one is {request.group_instance_id!r} now")
+            if member_id in roster.presences or (
+                roster.led is not None and member_id in roster.led.participants
+            ):
+                return
+        if member_id not in self._members.pending.get(request.group_id, ()):
+            raise UnknownMember(f"{member_id!r} is no member of {request.group_id!r}")
+
+    def sync(
+        self, request: SyncGroupRequest, caller: Caller, now: float
+    ) -> SyncGroupResponse | Ticket:
+        led = self._led(request.group_id)
+        return (led or self._classic).sync(request, caller, now)
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: float) -> HeartbeatResponse:
+        led = self._led(request.group_id)
+        if led is None:
+            return self._classic.heartbeat(request, caller, now)
+        led.heartbeat(request, caller, now)
+        return HeartbeatResponse()
+
+    def leave(
+        self, group_id: str, member_id: str, instance_id: str | None, caller: Caller, now: float
+    ) -> None:
+        check_group_id(group_id)
+        group = self.groups.by_name.get(group_id)
+        if group is None:
+            raise UnknownMember(f"there is no group {group_id!r}")
+        roster = self._members.roster(group)
+        if not member_id and instance_id is not None:  # an admin's word: whoever that is
+            member_id = roster.instances.get(instance_id, "")
+        if caller.bound.get(group_id) == member_id:
+            del caller.bound[group_id]
+        if member_id in self._members.pending.get(group_id, ()):
+            self._members.arrived(group_id, member_id)
+            if roster.led is not None:
+                roster.led.check_joined(now)
+        elif roster.led is not None:
+            roster.led.check_member(member_id, instance_id)
+            roster.led.remove(member_id, now, "it left")
+        else:
+            roster, member = self._members.find(group_id, member_id, instance_id)
+            self._members.leave(roster, member, now, "it left")
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
+    ) -> ConsumerGroupHeartbeatResponse:
+        if self._led(request.group_id) is not None:
+            raise GroupIdNotFound(f"{request.group_id!r} is no group of consumers")
+        return self._consumer.heartbeat(request, caller, now)
+
+    def _led(self, group_id: str) -> Led | None:
+        check_group_id(group_id)
+        group = self.groups.by_name.get(group_id)
+        return None if group is None else self._members.roster(group).led
+
+    def _unshare(self, group: Group) -> None:
+        """A led group reads plain offsets: from the lowest that is not acked, though some above are."""
+        for sid, progress in list(group.progress.items()):
+            if progress.shared:
+                lowest = progress.lowest_unacked()
+                again = progress.cursor - (lowest or 0) - progress.unacked
+                self._ledger.append(
+                    [(actions.DROP, group.id, sid), (actions.COMMIT, group.id, sid, lowest, -1, "")]
+                )
+                logger.warning(
+                    "group %s no longer shares subject %d; %d acked messages come again",
+                    *(group.name, sid, again),
+                )
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """See to all that is due."""
+        for key in self.deadlines.due(now):
+            try:
+                self._passed(key, now)
+            except StorageError as error:
+                logger.error("groups cannot be written, trying again soon: %s", error)
+                self.deadlines.set(key, now + RETRY_SECONDS)
+
+    def _passed(self, key: Key, now: float) -> None:
+        kind = key[0]
+        if kind == PENDING:
+            self._members.arrived(key[1], key[2])
+            led = self._led(key[1])
+            if led is not None:
+                led.check_joined(now)
+            return
+        roster = self._members.rosters.get(key[1])
+        if roster is None or self.groups.by_id.get(key[1]) is not roster.group:
+            return
+        if kind == TIMER:
+            if key[2] in roster.divisions:
+                self._divisions.advance(roster, key[2], now)
+        elif roster.led is not None:
+            if kind == BARRIER:
+                roster.led.time_out(now)
+            elif kind == SESSION:
+                roster.led.expire(key[2], now)
+        elif key[-1] in roster.presences:
+            self._member_passed(kind, roster, key[2], now)
+
+    def _member_passed(self, kind: str, roster: Roster, member_id: str, now: float) -> None:
+        member, presence = roster.group.members[member_id], roster.presences[member_id]
+        if kind == HOLD:
+            self._classic.answer_held(roster, presence, now, late=True)
+        elif kind == SESSION:
+            self._members.leave(roster, member, now, "it was silent for its session time-out")
+        elif kind == REBALANCE:
+            self._members.leave(roster, member, now, "it did not rejoin within its time-out")
+
+    # --- what the rest of the broker tells -------------------------------------------------------
+
+    def start(self, now: float) -> None:
+        """Take over what the action log knows."""
+        self._mend()
+        for group in list(self.groups.by_id.values()):
+            if not group.members:
+                continue
+            roster = self._members.roster(group)
+            if is_led(group):
+                roster.led = Led.restored(self._members, roster, now)
+                continue
+            for member in group.members.values():
+                self._members.resume(roster, member, now)
+            for presence in list(roster.presences.values()):
+                self._members.resubscribe(roster, presence, now)
+
+    def _mend(self) -> None:
+        groups, known = self.groups, self._world.subjects.by_id
+        gone = {
+            sid for group in groups.by_id.values() for sid in group.progress if sid not in known
+        }
+        self._ledger.append([(actions.GONE, sid) for sid in sorted(gone)])
+        for group in list(groups.by_id.values()):
+            for member in list(group.members.values()):
+                lost = [
+                    sid
+                    for sid, slot in member.holds.items()
+                    if sid not in known
+                    or (slot and not self._is_there(group, sid, slot, member.id))
+                ]
+                if lost:
+                    holds = {sid: s for sid, s in member.holds.items() if sid not in lost}
+                    self._ledger.put(group, member, holds=holds)
+            for sid, progress in group.progress.items():
+                for slot, log in list(progress.pull_logs.items()):
+                    owner = group.members.get(log.member_id)
+                    if owner is None or owner.holds.get(sid) != slot:
+                        self._ledger.append([(actions.RELEASE, group.id, sid, slot)])
+
+    @staticmethod
+    def _is_there(group: Group, sid: int, slot: int, member_id: str) -> bool:
+        progress = group.progress.get(sid)
+        log = None if progress is None else progress.pull_logs.get(slot)
+        return log is not None and log.member_id == member_id
+
+    def subject_added(self, subject: Subject, now: float) -> None:
+        self._members.subject_added(subject, now)
+
+    def subject_removed(self, sid: int) -> None:
+        """All groups forget it, and members that held it are told."""
+        self._ledger.append([(actions.GONE, sid)])
+        self._members.subject_removed(sid)
+
+    def config_changed(self, group_id: str | None, sid: int | None, now: float) -> None:
+        """The config of a group, or of a subject for all groups, was altered."""
+        for roster in list(self._members.rosters.values()):
+            if group_id is None or roster.group.name == group_id:
+                for division in [sid] if sid is not None else list(roster.divisions):
+                    if division in roster.divisions:
+                        self._divisions.advance(roster, division, now)
+
+    def request_rebalance(self, group: Group, member_id: str, now: float) -> None:
+        """Take all pull logs away from a member, and give it new ones: what it had not acked is shared anew."""
+        roster = self._members.roster(group)
+        presence, member = roster.presences.get(member_id), group.members.get(member_id)
+        if presence is None or member is None:
+            return
+        held = [
+            sid
+            for sid, slot in member.holds.items()
+            if slot and self._divisions.phase(roster, presence, sid) is HELD
+        ]
+        self._divisions.move(roster, presence, TAKE, held, now)
+
+    def step(self, group: Group, sid: int) -> Step | None:
+        """Where the division of a subject stands; None: nobody is subscribed to it."""
+        roster = self._members.rosters.get(group.id)
+        division = None if roster is None else roster.divisions.get(sid)
+        return None if division is None else division.step
+
+    def sharers(self, group: Group, sid: int) -> int:
+        roster = self._members.rosters.get(group.id)
+        division = None if roster is None else roster.divisions.get(sid)
+        return 0 if division is None else len(division.pull)
+
+    def led(self, group: Group) -> Led | None:
+        roster = self._members.rosters.get(group.id)
+        return None if roster is None else roster.led

@@ -1,0 +1,364 @@
+"""How a subject is divided among the members of a served group: who may hold it, and as what.
+
+Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind passes through `none`.
+
+    step      what is there                    what is done                       who may take it up
+    OWNED     plain offsets                                                       the owner: plain
+    MOVING    plain, held by another           it is taken from that one
+    OPENING   plain, the group is to share     it is taken from all; then `share` at the position
+    SHARING   shared                                                              every subscriber: pull
+    DRAINING  shared, to be owned, unacked     only redelivery is handed out      every subscriber: pull
+    CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then `unshare`
+
+    mode       is to be shared
+    exclusive  no
+    shared     yes; where nothing was committed, it begins by the group's consume.auto.offset.reset
+    auto       from the second subscriber on, once a position was committed: until then only the first member's own
+               auto.offset.reset knows where the group begins. Back when at most one subscriber has been left for
+               auto.exclusive.after.ms. Then it drains; a member that does not ack all it has within DRAIN_SECONDS
+               goes on sharing, and is tried again later and later.
+
+With nobody there, a subject with unacked messages stays shared: the next member's first position is a pull offset.
+Subjects that are owned in mode `exclusive` are spread evenly over the members; a newcomer gets its part of them. In
+`auto` they stay where they are: they will be shared.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from core.delivery import actions
+from gateway.groups.roster import (
+    FREE,
+    HELD,
+    HOLDING,
+    KEEP,
+    MOVES,
+    TAKE,
+    Division,
+    Event,
+    Grant,
+    Phase,
+    Presence,
+    Roster,
+    Step,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from core.delivery.state import Group, Progress
+    from core.logs.subject import Subjects
+    from gateway.groups.deadlines import Deadlines
+    from gateway.groups.ledger import Ledger
+    from meta.group_configs import GroupConfig
+
+OWNED, MOVING, OPENING, SHARING, DRAINING, CLOSING = Step
+PULLING = frozenset({SHARING, DRAINING})
+CHANGING = frozenset({MOVING, OPENING, CLOSING})
+
+EXCLUSIVE, SHARED, AUTO = "exclusive", "shared", "auto"
+DRAIN_SECONDS = 15.0
+MAX_PATIENCE = 64.0
+LATEST = "latest"
+TIMER = "division"
+
+logger = logging.getLogger(__name__)
+
+
+class World(Protocol):
+    """What groups must know of the rest of the broker."""
+
+    @property
+    def subjects(self) -> Subjects: ...
+    def config(self, group: str) -> GroupConfig: ...
+    def mode(self, group: str, sid: int) -> str: ...
+    def changed(self, group: Group, sid: int) -> None:
+        """What may be handed out of this subject has changed: released, or no longer held back."""
+
+
+def decide(want_pull: bool, progress: Progress | None, division: Division) -> Step:
+    """The step that a division is in: the table above."""
+    shared = progress is not None and progress.shared
+    if want_pull:
+        return SHARING if shared and not division.plain else OPENING
+    if progress is not None and shared:
+        return CLOSING if progress.settled else DRAINING
+    return MOVING if division.plain - {division.owner} else OWNED
+
+
+class Divisions:
+    def __init__(self, ledger: Ledger, world: World, deadlines: Deadlines) -> None:
+        self._ledger = ledger
+        self._world = world
+        self._deadlines = deadlines
+        self.ready: Callable[[Roster, Presence, float], None] = lambda *_: None
+        """Called for a member whose JoinGroup is held, when a subject of it has changed."""
+
+    # --- what a member may hold ------------------------------------------------------------------
+
+    def phase(self, roster: Roster, presence: Presence, sid: int) -> Phase:
+        phase = presence.phases.get(sid)
+        if phase is None:
+            phase = HELD if sid in roster.group.members[presence.id].holds else FREE
+        return phase
+
+    def entitled(self, roster: Roster, presence: Presence, sid: int) -> bool:
+        """Whether it may take the subject up now."""
+        if self.phase(roster, presence, sid) is not FREE or sid not in presence.topics:
+            return False
+        division = roster.divisions[sid]
+        if division.step is OWNED:
+            return division.owner == presence.id
+        return division.step in PULLING
+
+    def awaits(self, roster: Roster, presence: Presence) -> bool:
+        """Whether it may soon take up a subject that is being taken away from others."""
+        for sid in presence.topics:
+            division = roster.divisions[sid]
+            if division.step in CHANGING and sid not in roster.group.members[presence.id].holds:
+                holders = division.plain if division.step is not CLOSING else division.pull
+                mine = division.step is OPENING or division.owner == presence.id
+                if mine and holders:
+                    return True
+        return False
+
+    def take_up(self, roster: Roster, presence: Presence, now: float) -> bool:
+        """Give a member all that it may hold now; whether that was anything."""
+        due = [sid for sid in sorted(presence.topics) if self.entitled(roster, presence, sid)]
+        if not due:
+            return False
+        pull = [sid for sid in due if roster.divisions[sid].step in PULLING]
+        plain = [sid for sid in due if roster.divisions[sid].step is OWNED]
+        self._ledger.give(roster.group, roster.group.members[presence.id], plain, pull)
+        for sid in plain:
+            roster.divisions[sid].plain.add(presence.id)
+        for sid in pull:
+            roster.divisions[sid].pull.add(presence.id)
+            presence.grants[sid] = Grant(now)
+        return True
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def move(
+        self, roster: Roster, presence: Presence, event: Event, sids: Iterable[int], now: float
+    ) -> None:
+        """Something happened to a member's holding of these subjects."""
+        gone = []
+        for sid in sids:
+            before = self.phase(roster, presence, sid)
+            after = MOVES[presence.kind, before, event]
+            if after in (FREE, HELD):
+                presence.phases.pop(sid, None)
+            else:
+                presence.phases[sid] = after
+            if before in HOLDING and after not in HOLDING:
+                gone.append(sid)
+        self._let_go(roster, presence, gone, now)
+
+    def drop(self, roster: Roster, presence: Presence, sids: Iterable[int], now: float) -> None:
+        """A member holds these no longer, and its client knows."""
+        for sid in (sids := list(sids)):
+            presence.phases.pop(sid, None)
+        holds = roster.group.members[presence.id].holds
+        self._let_go(roster, presence, [sid for sid in sids if sid in holds], now)
+
+    def subscribe(self, roster: Roster, presence: Presence, topics: set[int], now: float) -> None:
+        """These are the subjects of a member now."""
+        before, presence.topics = presence.topics, topics
+        for sid in before - topics:
+            roster.divisions[sid].subscribers.pop(presence.id, None)
+        for sid in topics - before:
+            roster.division(sid).subscribers[presence.id] = presence
+        for sid in before ^ topics:
+            self.advance(roster, sid, now)
+        self._spread(roster, presence, topics - before, now)
+
+    def leave(
+        self, roster: Roster, presence: Presence, now: float, heir: str | None = None
+    ) -> None:
+        """A member is gone. Its owned subjects go to `heir`, if there is one."""
+        group = roster.group
+        held = list(group.members[presence.id].holds)
+        self._ledger.remove(group, group.members[presence.id])
+        del roster.presences[presence.id]
+        for sid in {*held, *presence.topics}:
+            division = roster.division(sid)
+            division.subscribers.pop(presence.id, None)
+            division.plain.discard(presence.id)
+            division.pull.discard(presence.id)
+            if division.owner == presence.id:
+                self._own(roster, division, heir)
+        roster.owned.pop(presence.id, None)
+        for sid in {*held, *presence.topics}:
+            self.advance(roster, sid, now)
+            self._world.changed(group, sid)
+
+    def forget(self, roster: Roster, sid: int) -> None:
+        """The subject was deleted; nothing durable is left of it."""
+        division = roster.divisions.pop(sid, None)
+        if division is None:
+            return
+        self._own(roster, division, None)
+        for member_id in {*division.subscribers, *division.plain, *division.pull}:
+            presence = roster.presences[member_id]
+            presence.topics.discard(sid)
+            for record in (presence.phases, presence.expecting, presence.grants, presence.nets):
+                record.pop(sid, None)
+            if member_id in division.plain or member_id in division.pull:
+                presence.nudged = True
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def advance(self, roster: Roster, sid: int, now: float) -> None:
+        """Look at a subject anew, after anything that may matter to it."""
+        group, division = roster.group, roster.division(sid)
+        before = division.step
+        while True:
+            progress = group.progress.get(sid)
+            want_pull = self._wants_pull(roster, sid, progress, now)
+            if not want_pull:
+                self._choose_owner(roster, division)
+            step = decide(want_pull, progress, division)
+            if step is OPENING and not division.plain:
+                self._share(group, sid, progress)
+            elif step is CLOSING and not division.pull:
+                self._ledger.append([(actions.UNSHARE, group.id, sid)])
+                division.lonely_since = division.drain_until = None
+                division.patience = 1.0
+                logger.info("group %s reads %s in order again", group.name, self._name(sid))
+            else:
+                break
+        division.step = step
+        if step is SHARING:
+            self._own(roster, division, None)
+        elif step is OPENING:
+            self._each(roster, division.plain, TAKE, sid, now)
+        elif step is CLOSING:
+            self._each(roster, division.pull, TAKE, sid, now)
+        elif step is MOVING:
+            self._each(roster, division.plain - {division.owner}, TAKE, sid, now)
+        if step is not before:
+            self._entered(roster, sid, before, now)
+
+    def _entered(self, roster: Roster, sid: int, before: Step, now: float) -> None:
+        division = roster.divisions[sid]
+        if division.step in PULLING and before is CLOSING:
+            self._each(roster, division.pull, KEEP, sid, now)
+        elif division.step in (OWNED, MOVING) and division.owner in division.plain:
+            self._each(roster, {division.owner}, KEEP, sid, now)
+        self._world.changed(roster.group, sid)
+        for presence in [p for p in division.subscribers.values() if p.ticket is not None]:
+            self.ready(roster, presence, now)
+
+    def _each(
+        self, roster: Roster, members: Iterable[str | None], event: Event, sid: int, now: float
+    ) -> None:
+        for member_id in list(members):
+            if member_id is not None:
+                self.move(roster, roster.presences[member_id], event, [sid], now)
+
+    def _let_go(self, roster: Roster, presence: Presence, sids: list[int], now: float) -> None:
+        if not sids:
+            return
+        group = roster.group
+        self._ledger.take(group, group.members[presence.id], sids)
+        for sid in sids:
+            division = roster.divisions[sid]
+            division.plain.discard(presence.id)
+            division.pull.discard(presence.id)
+            presence.grants.pop(sid, None)
+            presence.expecting.pop(sid, None)
+        for sid in sids:
+            self.advance(roster, sid, now)
+            self._world.changed(group, sid)
+
+    def _wants_pull(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
+        division, name = roster.divisions[sid], roster.group.name
+        mode = self._world.mode(name, sid)
+        if mode != AUTO:
+            return mode == SHARED
+        if progress is None or not progress.shared:
+            committed = progress is not None and progress.position is not None
+            return committed and len(division.subscribers) > 1
+        if len(division.subscribers) > 1:
+            division.lonely_since = division.drain_until = None
+            division.patience = 1.0
+            return True
+        return self._stays_shared(roster, sid, progress, now)
+
+    def _stays_shared(self, roster: Roster, sid: int, progress: Progress, now: float) -> bool:
+        """With at most one subscriber."""
+        division, key = roster.divisions[sid], (TIMER, roster.group.id, sid)
+        if division.lonely_since is None:
+            division.lonely_since = now
+        after = self._world.config(roster.group.name).auto_exclusive_after_ms / 1000
+        due = division.lonely_since + after * division.patience
+        if now < due:
+            self._deadlines.set(key, due)
+            return True
+        if progress.settled:
+            return False
+        if not division.subscribers:
+            return True
+        if division.drain_until is None:
+            division.drain_until = now + DRAIN_SECONDS
+        if now < division.drain_until:
+            self._deadlines.set(key, division.drain_until)
+            return False
+        division.drain_until, division.lonely_since = None, now
+        division.patience = min(division.patience * 2, MAX_PATIENCE)
+        self._deadlines.set(key, now + after * division.patience)
+        return True
+
+    def _share(self, group: Group, sid: int, progress: Progress | None) -> None:
+        subject = self._world.subjects.by_id[sid]
+        position = None if progress is None else progress.position
+        if position is None:
+            latest = self._world.config(group.name).auto_offset_reset == LATEST
+            position = subject.high_watermark if latest else subject.earliest
+        elif position < subject.earliest:
+            logger.warning(
+                "group %s was at %d of %s, which now begins at %d: %d messages were deleted unread",
+                *(group.name, position, subject.name, subject.earliest),
+                subject.earliest - position,
+            )
+        cursor = max(subject.earliest, min(position, subject.high_watermark))
+        self._ledger.append([(actions.SHARE, group.id, sid, cursor)])
+        logger.info("group %s shares %s from %d on", group.name, subject.name, cursor)
+
+    # --- owners ----------------------------------------------------------------------------------
+
+    def _choose_owner(self, roster: Roster, division: Division) -> None:
+        if division.owner in division.subscribers:
+            return
+        candidates = division.plain & division.subscribers.keys() or division.subscribers.keys()
+        chosen = min(candidates, key=lambda member: roster.owned.get(member, 0), default=None)
+        self._own(roster, division, chosen)
+
+    def _own(self, roster: Roster, division: Division, member_id: str | None) -> None:
+        owned = roster.owned
+        if division.owner is not None:
+            owned[division.owner] = owned.get(division.owner, 1) - 1
+        if member_id is not None:
+            owned[member_id] = owned.get(member_id, 0) + 1
+        division.owner = member_id
+
+    def _spread(self, roster: Roster, newcomer: Presence, sids: set[int], now: float) -> None:
+        """Give a newcomer its part of the owned subjects."""
+        owned, name = roster.owned, roster.group.name
+        for sid in sorted(sids):
+            division = roster.divisions[sid]
+            owner = division.owner
+            if owner is None or division.step not in (OWNED, MOVING):
+                continue
+            if owned.get(owner, 0) - owned.get(newcomer.id, 0) < 2:
+                continue
+            if self._world.mode(name, sid) == EXCLUSIVE:
+                self._own(roster, division, newcomer.id)
+                self.advance(roster, sid, now)
+
+    def _name(self, sid: int) -> str:
+        subject = self._world.subjects.by_id.get(sid)
+        return subject.name if subject is not None else f"subject {sid}"

@@ -1,0 +1,242 @@
+"""What all ways of being in a served group have in common: rosters, subscriptions, session clocks, the end.
+
+Keys of deadlines: (SESSION, group id, member id) when a member counts as gone, (REBALANCE, …) when a member that
+was asked to rejoin, to sync or to let go of something has not, (HOLD, …) when its held JoinGroup is answered all
+the same; (PENDING, group name, member id) when an id that was given is forgotten.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from base64 import urlsafe_b64encode
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
+from gateway.groups.pattern import Pattern
+from gateway.groups.protocol import LED
+from gateway.groups.roster import Presence, Roster
+
+if TYPE_CHECKING:
+    from core.delivery.state import Group, Member
+    from core.logs.subject import Subject
+    from gateway.groups.deadlines import Deadlines
+    from gateway.groups.division import Divisions, World
+    from gateway.groups.ledger import Ledger
+
+SESSION, REBALANCE, HOLD, PENDING = "session", "rebalance", "hold", "pending"
+MAX_GROUP_ID = 32_767
+"""Bytes: what fits into a string of the older protocol versions."""
+BELIEVED_BEATS = 3
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The broker's options on groups."""
+
+    min_session_ms: int
+    max_session_ms: int
+    max_size: int
+    initial_delay_ms: int
+    consumer_session_ms: int
+    consumer_heartbeat_ms: int
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who asks: a connection, as far as groups care."""
+
+    client_id: str
+    host: str
+    bound: dict[str, str]
+    """Group → the member that this connection last spoke for."""
+
+
+def check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
+    if not group_id and not may_be_empty:
+        raise InvalidGroupId("a group id cannot be empty")
+    if len(group_id) > MAX_GROUP_ID or len(group_id.encode()) > MAX_GROUP_ID:
+        raise InvalidGroupId(f"a group id has at most {MAX_GROUP_ID} bytes")
+
+
+def new_member_id(prefix: str) -> str:
+    return f"{prefix}-{urlsafe_b64encode(secrets.token_bytes(15)).decode()}"
+
+
+class Members:
+    def __init__(
+        self,
+        ledger: Ledger,
+        divisions: Divisions,
+        deadlines: Deadlines,
+        world: World,
+        limits: Limits,
+    ) -> None:
+        self.ledger = ledger
+        self.divisions = divisions
+        self.deadlines = deadlines
+        self.world = world
+        self.limits = limits
+        self.rosters: dict[int, Roster] = {}
+        self.pending: defaultdict[str, set[str]] = defaultdict(set)
+        """Group name → member ids that were given with MEMBER_ID_REQUIRED and have not come back yet."""
+        self._by_topic: defaultdict[str, set[int]] = defaultdict(set)
+        """Topic name → ids of groups with a member that is, or once was, subscribed to it."""
+        self._by_pattern: set[int] = set()
+
+    # --- finding ---------------------------------------------------------------------------------
+
+    def roster(self, group: Group) -> Roster:
+        roster = self.rosters.get(group.id)
+        if roster is None or roster.group is not group:
+            roster = self.rosters[group.id] = Roster(group)
+        return roster
+
+    def find(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Roster, Member]:
+        """A member of a served group, by what a request says of it."""
+        group = self.ledger.groups.by_name.get(group_id)
+        if group is None:
+            raise UnknownMember(f"there is no group {group_id!r}")
+        roster = self.roster(group)
+        if instance_id is not None:
+            known = roster.instances.get(instance_id)
+            if known is None:
+                raise UnknownMember(f"nobody is static member {instance_id!r}")
+            if known != member_id:
+                raise FencedInstance(f"another one is static member {instance_id!r} now")
+        member = group.members.get(member_id)
+        if member is None or member_id not in roster.presences:
+            raise UnknownMember(f"{member_id!r} is no member of {group_id!r}")
+        return roster, member
+
+    def check_room(self, roster: Roster) -> None:
+        if len(roster.group.members) >= self.limits.max_size:
+            raise GroupFull(f"group.max.size={self.limits.max_size} reached")
+
+    # --- coming ----------------------------------------------------------------------------------
+
+    def enter(self, roster: Roster, member: Member, now: float) -> Presence:
+        """A new member, as it is to be."""
+        self.ledger.put(roster.group, member)
+        self.arrived(roster.group.name, member.id)
+        presence = roster.presences[member.id] = Presence(member.id, member.kind)
+        if member.instance_id is not None:
+            roster.instances[member.instance_id] = member.id
+        self.resubscribe(roster, presence, now)
+        self.touch(roster, member, now)
+        logger.info("member %s joined group %s", member.id, roster.group.name)
+        return presence
+
+    def resume(self, roster: Roster, member: Member, now: float) -> None:
+        """A member that was there when the broker stopped."""
+        presence = roster.presences[member.id] = Presence(member.id, member.kind)
+        if member.instance_id is not None:
+            roster.instances[member.instance_id] = member.id
+        for sid, slot in member.holds.items():
+            division = roster.division(sid)
+            (division.pull if slot else division.plain).add(member.id)
+            if slot:
+                presence.expecting[sid] = BELIEVED_BEATS
+        self.touch(roster, member, now)
+
+    def touch(self, roster: Roster, member: Member, now: float) -> None:
+        """A sign of life."""
+        self.deadlines.set((SESSION, roster.group.id, member.id), now + member.session_ms / 1000)
+
+    def expect(self, roster: Roster, member: Member, now: float) -> None:
+        """It is to do something within its rebalance time-out; a time that is running runs on."""
+        key = (REBALANCE, roster.group.id, member.id)
+        if key not in self.deadlines:
+            self.deadlines.set(key, now + max(member.rebalance_ms, 0) / 1000)
+
+    def met(self, roster: Roster, member: Member) -> None:
+        self.deadlines.drop((REBALANCE, roster.group.id, member.id))
+
+    def give_id(self, group_id: str, prefix: str, session_ms: int, now: float) -> str:
+        """An id for somebody who is to come back with it."""
+        member_id = new_member_id(prefix)
+        self.pending[group_id].add(member_id)
+        self.deadlines.set((PENDING, group_id, member_id), now + session_ms / 1000)
+        return member_id
+
+    def arrived(self, group_id: str, member_id: str) -> None:
+        """Who was given an id has come, or never will."""
+        given = self.pending.get(group_id)
+        if given is not None:
+            given.discard(member_id)
+            if not given:
+                del self.pending[group_id]
+            self.deadlines.drop((PENDING, group_id, member_id))
+
+    # --- subscriptions ---------------------------------------------------------------------------
+
+    def resubscribe(self, roster: Roster, presence: Presence, now: float) -> None:
+        """Find the subjects that a member's subscription means now."""
+        member, by_name = roster.group.members[presence.id], self.world.subjects.by_name
+        for name in member.subscription:
+            self._by_topic[name].add(roster.group.id)
+        topics = {by_name[name].id for name in member.subscription if name in by_name}
+        if member.pattern is not None:
+            self._by_pattern.add(roster.group.id)
+            matches = Pattern.of(member.pattern).matches
+            topics.update(subject.id for name, subject in by_name.items() if matches(name))
+        self.divisions.subscribe(roster, presence, topics, now)
+
+    def subject_added(self, subject: Subject, now: float) -> None:
+        for gid in self._by_topic.get(subject.name, set()) | self._by_pattern:
+            roster = self._alive(gid)
+            if roster is None:
+                self._by_topic[subject.name].discard(gid)
+                self._by_pattern.discard(gid)
+                continue
+            for presence in list(roster.presences.values()):
+                member = roster.group.members[presence.id]
+                if subject.name in member.subscription or (
+                    member.pattern is not None and Pattern.of(member.pattern).matches(subject.name)
+                ):
+                    topics = presence.topics | {subject.id}
+                    self.divisions.subscribe(roster, presence, topics, now)
+
+    def subject_removed(self, sid: int) -> None:
+        for roster in self.rosters.values():
+            self.divisions.forget(roster, sid)
+
+    def _alive(self, gid: int) -> Roster | None:
+        roster = self.rosters.get(gid)
+        return roster if roster is not None and roster.presences else None
+
+    # --- going -----------------------------------------------------------------------------------
+
+    def leave(
+        self, roster: Roster, member: Member, now: float, why: str, heir: str | None = None
+    ) -> None:
+        """A member is gone, with all that it held. `heir`: a static member's next id."""
+        gid = roster.group.id
+        presence = roster.presences[member.id]
+        for kind in (SESSION, REBALANCE, HOLD):
+            self.deadlines.drop((kind, gid, member.id))
+        if member.instance_id is not None and roster.instances.get(member.instance_id) == member.id:
+            del roster.instances[member.instance_id]
+        self.divisions.leave(roster, presence, now, heir)
+        if presence.ticket is not None:
+            presence.ticket.resolve(UnknownMember(why))
+        logger.info("member %s left group %s: %s", member.id, roster.group.name, why)
+        if heir is None:
+            self.tidy(roster)
+
+    def tidy(self, roster: Roster) -> None:
+        """Forget what nobody needs of a group without members."""
+        group = roster.group
+        if group.members or roster.led is not None:
+            return
+        self.ledger.forget_if_empty(group)
+        if group.id not in self.ledger.groups.by_id:
+            self.rosters.pop(group.id, None)
+
+
+def is_led(group: Group) -> bool:
+    return any(member.kind == LED for member in group.members.values())

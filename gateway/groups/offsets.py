@@ -1,0 +1,254 @@
+"""OffsetCommit and OffsetFetch: positions, for members each in its own space, for all others in sequences.
+
+Commits
+- Who may: a member, in its generation (else UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH); anybody without
+  member id and generation, while the group has no members. The latter sets the group back (or forward): what it
+  had leased or was to be delivered again is forgotten.
+- By a member that holds a pull log: acks it up to there. In the wrong space, for another's slot, below what is acked,
+  or past what was given: no error (clients would give up or drop everything), and no change.
+- By a member of a group that does not share the subject: the group's position, as in Kafka.
+- A commit that changes nothing writes nothing.
+
+Positions
+- A member that holds a pull log is told the first pull offset that is not acked, with leader epoch -1.
+- Everybody else is told the lowest sequence that is not acked.
+- Who asks is known by the member id in the request or by the connection, bound by every request that names a member.
+  An unbound connection that may be a member's is told COORDINATOR_LOAD_IN_PROGRESS until a heartbeat binds it: so
+  is a member that is about to be given the subject, and a connection whose member is gone. Given a plain
+  position, it would read everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from core.delivery import actions, engine
+from core.delivery.state import pull_offset, split_offset
+from gateway.groups.division import DRAINING
+from gateway.groups.errors import (
+    CoordinatorLoadInProgress,
+    IllegalGeneration,
+    OffsetMetadataTooLarge,
+    StaleMemberEpoch,
+    UnknownMember,
+)
+from gateway.groups.members import check_group_id
+from gateway.groups.protocol import KIP_848
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from core.delivery.actions import Action
+    from core.delivery.state import Group, Member, Progress
+    from core.logs.subject import Subject
+    from gateway.groups.members import Caller, Members
+    from gateway.groups.roster import Roster
+    from gateway.wire import OffsetCommitRequest, OffsetCommitRequestPartition
+
+MAX_METADATA = 4096
+NONE = -1
+"""The offset of a group that has committed nothing."""
+
+
+class Position(NamedTuple):
+    topic: str
+    partition: int
+    offset: int = NONE
+    epoch: int = -1
+    metadata: str = ""
+    error_code: int = ErrorCode.NONE
+
+
+@dataclass(slots=True)
+class Commit:
+    """What a commit comes to: an error code per partition, in the order of the request."""
+
+    codes: list[int] = field(default_factory=list)
+    changes: list[Action] = field(default_factory=list)
+    touched: list[int] = field(default_factory=list)
+    """Subjects whose division is to be looked at anew."""
+
+
+class Offsets:
+    def __init__(self, members: Members) -> None:
+        self._members = members
+
+    # --- commits ---------------------------------------------------------------------------------
+
+    def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
+        """A code per partition, in the order of the request. GroupError: for all of it."""
+        check_group_id(request.group_id, may_be_empty=True)
+        group = self._members.ledger.groups.by_name.get(request.group_id)
+        member = self._committer(group, request, caller, now)
+        if group is None:
+            group = self._members.ledger.make_group(request.group_id)
+        done = Commit()
+        for topic in request.topics:
+            subject = self._members.world.subjects.by_name.get(topic.name)
+            for asked in topic.partitions:
+                done.codes.append(self._commit_one(done, group, member, subject, asked))
+        self._members.ledger.append(done.changes)
+        roster = self._members.roster(group)
+        for sid in done.touched:
+            self._members.world.changed(group, sid)
+            if sid in roster.divisions:
+                self._members.divisions.advance(roster, sid, now)
+        return done.codes
+
+    def _committer(
+        self, group: Group | None, request: OffsetCommitRequest, caller: Caller, now: float
+    ) -> Member | None:
+        """The member that commits; None: nobody in particular, and that is fine."""
+        generation = request.generation_id_or_member_epoch
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            if group is not None and (group.members or self._members.roster(group).led):
+                raise UnknownMember(f"group {group.name!r} has members: only they may commit")
+            return None
+        if group is None:
+            raise IllegalGeneration(f"there is no group {request.group_id!r}")
+        led = self._members.roster(group).led
+        if led is not None:
+            led.check_commit(request, now)
+            return None
+        roster, member = self._members.find(
+            request.group_id, request.member_id, request.group_instance_id
+        )
+        if generation != member.generation:
+            if member.kind == KIP_848:
+                raise StaleMemberEpoch(f"the epoch is {member.generation}")
+            raise IllegalGeneration(f"the generation is {member.generation}")
+        caller.bound[request.group_id] = member.id
+        if member.kind != KIP_848:
+            self._members.touch(roster, member, now)
+        return member
+
+    def _commit_one(
+        self,
+        done: Commit,
+        group: Group,
+        member: Member | None,
+        subject: Subject | None,
+        asked: OffsetCommitRequestPartition,
+    ) -> int:
+        if subject is None or asked.partition_index != 0:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if len(asked.committed_metadata or "") > MAX_METADATA:
+            return OffsetMetadataTooLarge.error_code
+        progress = group.progress.get(subject.id)
+        shared = progress is not None and progress.shared
+        slot, pull = split_offset(asked.committed_offset)
+        if asked.committed_offset < 0:
+            return ErrorCode.NONE
+        if slot:
+            if shared and member is not None and member.holds.get(subject.id) == slot:
+                self._ack(done, group, subject.id, slot, pull)
+            return ErrorCode.NONE
+        if shared and member is not None:
+            return ErrorCode.NONE
+        metadata = asked.committed_metadata or ""
+        wanted = (asked.committed_offset, asked.committed_leader_epoch, metadata)
+        if progress is None or shared or wanted != _stored(progress):
+            if shared:
+                done.changes.append((actions.DROP, group.id, subject.id))
+            done.changes.append((actions.COMMIT, group.id, subject.id, *wanted))
+            if shared or progress is None or progress.position is None:
+                done.touched.append(subject.id)
+        return ErrorCode.NONE
+
+    def _ack(self, done: Commit, group: Group, sid: int, slot: int, pull: int) -> None:
+        log = group.progress[sid].pull_logs[slot]
+        action = engine.ack(group.id, sid, log, pull)
+        if action is not None:
+            done.changes.append(action)
+            division = self._members.roster(group).divisions.get(sid)
+            if division is not None and division.step is DRAINING:
+                done.touched.append(sid)
+
+    # --- positions -------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        group_id: str,
+        member_id: str | None,
+        epoch: int,
+        topics: Iterable[tuple[str, Iterable[int]]] | None,
+        caller: Caller,
+    ) -> list[Position]:
+        """Positions in the order asked; `topics` None: all that there are. GroupError: for all of it."""
+        check_group_id(group_id, may_be_empty=True)
+        group = self._members.ledger.groups.by_name.get(group_id)
+        if group is None:
+            return [Position(topic, index) for topic, indexes in topics or () for index in indexes]
+        roster = self._members.roster(group)
+        member = self._asker(roster, member_id, epoch, caller)
+        if topics is None:
+            by_id = self._members.world.subjects.by_id
+            topics = [(by_id[sid].name, (0,)) for sid in group.progress if sid in by_id]
+        return [
+            self._position(roster, member, topic, index, caller)
+            for topic, indexes in topics
+            for index in indexes
+        ]
+
+    def _asker(
+        self, roster: Roster, member_id: str | None, epoch: int, caller: Caller
+    ) -> Member | None:
+        members = roster.group.members
+        if not member_id:
+            return members.get(caller.bound.get(roster.group.name, ""))
+        member = members.get(member_id)
+        if member is None:
+            raise UnknownMember(f"{member_id!r} is no member of {roster.group.name!r}")
+        if epoch >= 0 and epoch != member.generation:
+            raise StaleMemberEpoch(f"the epoch of {member_id!r} is {member.generation}")
+        return member
+
+    def _position(
+        self, roster: Roster, member: Member | None, topic: str, index: int, caller: Caller
+    ) -> Position:
+        subject = self._members.world.subjects.by_name.get(topic)
+        progress = None if subject is None else roster.group.progress.get(subject.id)
+        if subject is None or progress is None or index != 0:
+            return Position(topic, index)
+        if member is not None:
+            slot = member.holds.get(subject.id)
+            if slot:
+                self._asked(roster, member, subject.id)
+                log = progress.pull_logs[slot]
+                return Position(topic, index, pull_offset(slot, log.position))
+        if progress.shared and self._could_be_sharing(roster, member, subject.id, caller):
+            code = CoordinatorLoadInProgress.error_code
+            return Position(topic, index, error_code=code)
+        lowest = progress.lowest_unacked()
+        if lowest is None:
+            return Position(topic, index)
+        epoch = -1 if progress.shared else progress.epoch
+        return Position(topic, index, lowest, epoch, progress.metadata)
+
+    def _asked(self, roster: Roster, member: Member, sid: int) -> None:
+        presence = roster.presences.get(member.id)
+        if presence is not None:
+            presence.expecting.pop(sid, None)
+            presence.grants.pop(sid, None)
+            presence.nets.pop(sid, None)
+
+    def _could_be_sharing(
+        self, roster: Roster, member: Member | None, sid: int, caller: Caller
+    ) -> bool:
+        """Whether a plain position might make a sharing member read everything."""
+        if member is not None:
+            presence = roster.presences.get(member.id)
+            return presence is not None and sid in presence.topics
+        if roster.group.name in caller.bound:
+            return True
+        return any(
+            roster.group.members[presence.id].client_id == caller.client_id
+            for presence in roster.presences.values()
+            if sid in presence.expecting
+        )
+
+
+def _stored(progress: Progress) -> tuple[int | None, int, str]:
+    return progress.position, progress.epoch, progress.metadata

@@ -1,0 +1,226 @@
+"""The volatile side of served groups: what each member was told, and how each subject is divided.
+
+A member's holding of a subject, `none`, `plain` or `pull`, is durable (Member.holds). On the way from one to
+another it passes phases, which are not: after a restart of the broker a holding that was being taken away is
+simply decided upon anew.
+
+    FREE     not held, may be given
+    STALE    not held, but the client may still remember a position: it must first be told an assignment
+             without the subject (kafka-python keeps the position of what it gets again)
+    HELD     held
+    TAKING   held, to be taken away; the client does not know yet
+    TOLD     held; the client was told an assignment without it and has yet to confirm
+
+What moves it, besides GRANT (FREE to HELD) and the end of the member: see MOVES. A classic client is asked to come
+by answering its heartbeat REBALANCE_IN_PROGRESS.
+    TAKE     the subject is to be taken away
+    KEEP     not after all
+    JOINED   the member sent a JoinGroup. An eager one has dropped all that it held, and has committed before
+    DROPPED  likewise, and it said that it does not hold this one (cooperative clients list what they hold)
+    WITHOUT  it was answered an assignment in which the subject is not
+    CONFIRM  a KIP-848 member reported what it owns, and this is not in it
+Where a move leads from HELD, TAKING or TOLD to FREE or STALE, the member *lets go*: until then its commits count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from gateway.groups.protocol import COOPERATIVE, EAGER, KIP_848
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from core.delivery.state import Group
+    from gateway.groups.led import Led
+
+
+class Phase(Enum):
+    FREE = auto()
+    STALE = auto()
+    HELD = auto()
+    TAKING = auto()
+    TOLD = auto()
+
+
+class Event(Enum):
+    TAKE = auto()
+    KEEP = auto()
+    JOINED = auto()
+    DROPPED = auto()
+    WITHOUT = auto()
+    CONFIRM = auto()
+
+
+FREE, STALE, HELD, TAKING, TOLD = Phase
+TAKE, KEEP, JOINED, DROPPED, WITHOUT, CONFIRM = Event
+HOLDING = frozenset({HELD, TAKING, TOLD})
+
+MOVES: dict[tuple[str, Phase, Event], Phase] = {
+    (EAGER, HELD, TAKE): TAKING,
+    (EAGER, TAKING, TAKE): TAKING,
+    (EAGER, HELD, KEEP): HELD,
+    (EAGER, TAKING, KEEP): HELD,
+    (EAGER, FREE, JOINED): FREE,
+    (EAGER, STALE, JOINED): STALE,
+    (EAGER, HELD, JOINED): HELD,
+    (EAGER, TAKING, JOINED): STALE,
+    (EAGER, FREE, WITHOUT): FREE,
+    (EAGER, STALE, WITHOUT): FREE,
+    (EAGER, TAKING, WITHOUT): FREE,
+    (COOPERATIVE, HELD, TAKE): TAKING,
+    (COOPERATIVE, TAKING, TAKE): TAKING,
+    (COOPERATIVE, TOLD, TAKE): TOLD,
+    (COOPERATIVE, HELD, KEEP): HELD,
+    (COOPERATIVE, TAKING, KEEP): HELD,
+    (COOPERATIVE, TOLD, KEEP): TOLD,
+    (COOPERATIVE, FREE, JOINED): FREE,
+    (COOPERATIVE, HELD, JOINED): HELD,
+    (COOPERATIVE, TAKING, JOINED): TAKING,
+    (COOPERATIVE, TOLD, JOINED): FREE,
+    (COOPERATIVE, FREE, DROPPED): FREE,
+    (COOPERATIVE, HELD, DROPPED): HELD,
+    (COOPERATIVE, TAKING, DROPPED): FREE,
+    (COOPERATIVE, TOLD, DROPPED): FREE,
+    (COOPERATIVE, FREE, WITHOUT): FREE,
+    (COOPERATIVE, TAKING, WITHOUT): TOLD,
+    (COOPERATIVE, TOLD, WITHOUT): TOLD,
+    (KIP_848, HELD, TAKE): TAKING,
+    (KIP_848, TAKING, TAKE): TAKING,
+    (KIP_848, TOLD, TAKE): TOLD,
+    (KIP_848, HELD, KEEP): HELD,
+    (KIP_848, TAKING, KEEP): HELD,
+    (KIP_848, TOLD, KEEP): TOLD,
+    (KIP_848, FREE, WITHOUT): FREE,
+    (KIP_848, TAKING, WITHOUT): TOLD,
+    (KIP_848, TOLD, WITHOUT): TOLD,
+    (KIP_848, HELD, CONFIRM): HELD,
+    (KIP_848, TAKING, CONFIRM): TAKING,
+    (KIP_848, TOLD, CONFIRM): FREE,
+}
+
+
+class Step(Enum):
+    """Where the division of a subject stands; division.py decides."""
+
+    OWNED = auto()
+    MOVING = auto()
+    OPENING = auto()
+    SHARING = auto()
+    DRAINING = auto()
+    CLOSING = auto()
+
+
+class Ticket:
+    """A request whose answer is not there yet. `resolve` is called once; what comes later is ignored."""
+
+    __slots__ = ("_wake", "answer")
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+        self._wake: Callable[[], None] | None = None
+
+    def on_answer(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def resolve(self, answer: Any) -> None:
+        if self.answer is None:
+            self.answer = answer
+            if self._wake is not None:
+                self._wake()
+
+
+@dataclass(slots=True)
+class Grant:
+    """A pull log that its member has not asked OffsetFetch for yet."""
+
+    at: float
+    beats: int = 0
+
+
+@dataclass(slots=True)
+class Presence:
+    """A member of a served group, as it is now."""
+
+    id: str
+    kind: str
+    topics: set[int] = field(default_factory=set)
+    """The subjects that it is subscribed to and that exist."""
+    phases: dict[int, Phase] = field(default_factory=dict)
+    """Only where it is neither FREE nor HELD."""
+    syncing: bool = False
+    """Its JoinGroup was answered, its SyncGroup has not come."""
+    nudged: bool = False
+    """It is to rejoin for a reason that shows in nothing else: a subject that it held was deleted."""
+    ticket: Ticket | None = None
+    """Its JoinGroup, where that is held."""
+    told_at: float = 0.0
+    expecting: dict[int, int] = field(default_factory=dict)
+    """Subjects that it holds by pull and may be about to ask OffsetFetch for, with the heartbeats for which
+    that is still believed."""
+    grants: dict[int, Grant] = field(default_factory=dict)
+    nets: dict[int, int] = field(default_factory=dict)
+    """How often a pull log was replaced because it was never asked for."""
+    told: frozenset[int] | None = None
+    """The assignment that a KIP-848 member was told last; None: it is to be told."""
+    owned: frozenset[int] | None = None
+    """What a KIP-848 member reported last that it owns; None: not known."""
+    silent_beats: int = 0
+    """Its heartbeats without such a report since it was told to let go of something."""
+    previous_epoch: int = -1
+    away: bool = False
+    """A static KIP-848 member that has said that it will come back."""
+
+
+class Division:
+    """How one subject is divided among the members of a group."""
+
+    __slots__ = (
+        "drain_until",
+        "lonely_since",
+        "owner",
+        "patience",
+        "plain",
+        "pull",
+        "step",
+        "subscribers",
+    )
+
+    def __init__(self) -> None:
+        self.subscribers: dict[str, Presence] = {}
+        self.plain: set[str] = set()
+        self.pull: set[str] = set()
+        """Who holds it, and how."""
+        self.owner: str | None = None
+        """Who is to hold it by plain offsets."""
+        self.step = Step.OWNED
+        self.lonely_since: float | None = None
+        """Since when a shared subject has had fewer than two subscribers."""
+        self.patience = 1.0
+        """Grows when a drain did not succeed."""
+        self.drain_until: float | None = None
+
+
+class Roster:
+    """The volatile side of one group."""
+
+    __slots__ = ("divisions", "group", "instances", "led", "owned", "presences")
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.presences: dict[str, Presence] = {}
+        self.divisions: dict[int, Division] = {}
+        self.instances: dict[str, str] = {}
+        """Static members: instance id → member id."""
+        self.owned: dict[str, int] = {}
+        """How many subjects each member is the owner of."""
+        self.led: Led | None = None
+        """Where a client assigns."""
+
+    def division(self, sid: int) -> Division:
+        division = self.divisions.get(sid)
+        if division is None:
+            division = self.divisions[sid] = Division()
+        return division
