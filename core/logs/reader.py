@@ -102,6 +102,8 @@ class Reader:
         entries = self._entries_in_memory(subject, sequence)
         if entries is None:
             entries = self._entries_on_disk(subject, sequence, nowait)
+        if not entries:
+            raise self._lost(subject, sequence, "the segment that held it is damaged")
         last = len(entries) // ENTRY - 1
         if sequence >= entries[last * ENTRY]:
             return entries, last
@@ -151,7 +153,8 @@ class Reader:
         except IndexDamaged as damaged:
             self.rebuild(segment, damaged)
             again = self.indexes.rows(segment, nowait=False).find(row.subject_id)
-            assert again is not None
+            if again is None:
+                return array("q")
             return self.indexes.entries(segment, again, nowait=nowait)
 
     def rebuild(self, segment: Segment, damaged: IndexDamaged) -> None:
