@@ -150,7 +150,7 @@ class Connection:
         turn_began = perf_counter()
         while not self._stopping:
             try:
-                received, _ = buffer.fill(recv_into)
+                received, more = buffer.fill(recv_into)
             except BlockingIOError:
                 await self._wait_readable()
                 turn_began = perf_counter()
@@ -163,7 +163,11 @@ class Connection:
                 self._frame_began = 0.0
                 for first in range(0, len(frames), MAX_BURST):
                     await self._handle(frames[first : first + MAX_BURST])
-            if perf_counter() - turn_began > TURN_SECONDS:
+            if len(frames) == 1 and not more and not buffer.partial:
+                # One request alone: its client now waits for the answer. Do not ask for more in vain.
+                await self._wait_readable()
+                turn_began = perf_counter()
+            elif perf_counter() - turn_began > TURN_SECONDS:
                 await trio.lowlevel.checkpoint()
                 turn_began = perf_counter()
 
