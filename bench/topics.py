@@ -49,6 +49,8 @@ def write(connection: socket.socket, names: list[str], batch: bytes) -> None:
             refused += _write(connection, some, batch)
         if refused and time.monotonic() > end:
             raise RuntimeError(f"{len(refused)} topics are not served, {refused[0]} among them")
+        if refused:
+            time.sleep(0.1)
         left = refused
 
 
