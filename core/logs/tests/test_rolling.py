@@ -100,3 +100,17 @@ def test_a_preamble_that_ends_behind_a_tear_is_not_relied_on() -> None:
     opened.check()
     opened.settle()
     opened.check()
+
+
+def test_handles_do_not_grow_with_segments_and_none_is_left_at_the_end() -> None:
+    driver = Driver(segment_bytes=300)
+    driver.create("first")
+    driver.settle()
+    while len(driver.log.state.segments) < 100:
+        driver.append("first", 300)
+        driver.settle()
+        driver.seal()
+    driver.check()
+    assert driver.files.open_handles() < 70
+    driver.log.close()
+    assert driver.files.open_handles() == 0
