@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.delivery.actions import GONE
 from core.logs.action_service import ActionService
 from core.logs.options import LogOptions
 from core.logs.service import MessageService
 from gateway.coordination import Coordination, limits
+from gateway.sharing import Sharing
 from gateway.subjects import SubjectKeeper
 from meta.registry import Registry
 
@@ -80,6 +80,7 @@ class Broker:
         self.coordinator = Coordination(actions, log.subjects, registry, limits(config))
         self.subjects.on_created = self.coordinator.subject_added
         self.subjects.on_deleted = self.coordinator.subject_removed
+        self.sharing = Sharing(actions, log, self.coordinator)
         self._polls: set[trio.CancelScope] = set()
         self._stop = trio.Event()
 
@@ -88,7 +89,6 @@ class Broker:
         """Open and recover all that is stored. Blocking."""
         log = MessageService.open(log_options(config), files)
         actions = ActionService.open(config.log_dirs, files)
-        _forget_deleted(log, actions)
         registry = Registry.open(config.log_dirs / META_FILE)
         for line in registry.reconcile(log.subjects, config.subject_defaults()):
             logger.warning("%s", line)
@@ -159,11 +159,3 @@ class Broker:
                 yield
             finally:
                 self._polls.discard(scope)
-
-
-def _forget_deleted(log: MessageService, actions: ActionService) -> None:
-    """A subject may have been deleted, and the broker killed, before the groups forgot it."""
-    known = {sid for group in actions.groups.by_id.values() for sid in group.progress}
-    gone = known - log.subjects.by_id.keys()
-    if gone:
-        actions.append_nowait([(GONE, sid) for sid in sorted(gone)])

@@ -12,6 +12,7 @@ For other parts of the broker:
     observe(callback)             callback(actions), after the coordinator's actions were applied
     on_resumed(callback)          callback(group, sid): more may be handed out than before
     config_changed(group, sid)    a group's, or a subject's, configs were altered
+    change(actions)               an admin's word, when it is durable
 """
 
 from __future__ import annotations
@@ -272,6 +273,9 @@ class Coordination:
 
     def config_changed(self, group: str | None = None, sid: int | None = None) -> None:
         self._do(lambda: self._core.config_changed(group, sid, trio.current_time()))
+
+    async def change(self, changes: Sequence[Action]) -> None:
+        await self._actions.wait_synced(self._append(changes))
 
     def subject_added(self, subject: Subject) -> None:
         self._do(lambda: self._core.subject_added(subject, trio.current_time()))

@@ -224,9 +224,13 @@ class MessageService:
             partial(self._reader.bounds, subject, sequence, nowait=False)
         )
 
-    async def wait_for_data(self, subjects: Sequence[Subject], deadline: float) -> None:
-        """Until the high watermark of one of them moves (or one is deleted), or the deadline."""
-        event = trio.Event()
+    async def wait_for_data(
+        self, subjects: Sequence[Subject], deadline: float, event: trio.Event | None = None
+    ) -> None:
+        """Until the high watermark of one of them moves (or one is deleted), or the deadline; or until
+        somebody else sets the event."""
+        if event is None:
+            event = trio.Event()
         for subject in subjects:
             if subject.waiters is None:
                 subject.waiters = set()

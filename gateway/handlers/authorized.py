@@ -1,6 +1,7 @@
 """What a client may do: everything, since there is no authorization yet.
 
-Metadata and DescribeCluster tell it as bit sets of Kafka's operation numbers, when they are asked to.
+Metadata, DescribeCluster and the descriptions of groups tell it as bit sets of Kafka's operation numbers,
+when they are asked to.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ def _bits(*operations: int) -> int:
 TOPIC_OPERATIONS = _bits(
     _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
 )
+GROUP_OPERATIONS = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
 CLUSTER_OPERATIONS = _bits(
     _CREATE,
     _ALTER,

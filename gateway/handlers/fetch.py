@@ -16,6 +16,9 @@ An answer lists exactly the partitions that were asked for. It is given at once 
 there, when a partition has an error, or when nothing could ever come; else when data has come, at the
 latest after `max_wait_ms` (and never more than `connections.max.idle.ms`: a client that has gone is
 noticed only then). The first batch is given even when it is larger than all limits (KIP-74).
+
+An offset with a slot in its high bits is a sharing member's: see sharing.py. What it is handed is answered
+at once, whatever `min_bytes` says.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from core.delivery.progress import SLOT_SHIFT
 from core.errors import WouldBlock
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers import leader_epoch
@@ -34,6 +38,7 @@ from gateway.wire.codes import ErrorCode
 if TYPE_CHECKING:
     from core.logs.subject import Subject
     from gateway.broker import Broker
+    from gateway.counter import Waiter
     from gateway.dispatch import Session
     from gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
 
@@ -78,13 +83,13 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
     while True:
         answer = _Answer(broker, request)
         await answer.read()
-        if answer.size >= request.min_bytes or answer.failed or not answer.awaited:
+        if answer.size >= request.min_bytes or answer.complete:
             break
         if trio.current_time() >= deadline or broker.stopping:
             break
         if not answer.overtaken():
             with broker.long_poll():
-                await broker.log.wait_for_data(list(answer.awaited), deadline)
+                await broker.sharing.wait(list(answer.awaited), answer.waiters, deadline)
     return FetchResponse(responses=answer.topics)
 
 
@@ -98,9 +103,18 @@ class _Answer:
         self._aborted: list[AbortedTransaction] | None = [] if request.isolation_level else None
         self.topics: list[FetchableTopicResponse] = []
         self.size = 0
-        self.failed = False
+        self._failed = self._fenced = self._handed_out = False
         self.awaited: dict[Subject, int] = {}
         """Subjects whose growth would change the answer, with the high watermark that was seen."""
+        self.waiters: list[Waiter] = []
+        """Pull logs in which there was nothing."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether waiting would be wrong, or in vain."""
+        if self._failed or self._handed_out:
+            return True
+        return not self.awaited and not self.waiters and not self._fenced
 
     def overtaken(self) -> bool:
         """Whether something has come while others were being read."""
@@ -124,11 +138,13 @@ class _Answer:
         index = partition.partition
         try:
             subject = find_partition(self._broker, topic.topic, index, topic.topic_id)
+            if partition.fetch_offset >> SLOT_SHIFT > 0:
+                return await self._read_shared(subject, partition)
             leader_epoch.check(partition.current_leader_epoch)
             self.awaited[subject] = subject.high_watermark
             records = await self._records(subject, partition)
         except ANSWERABLE as error:
-            self.failed = True
+            self._failed = True
             return _failed(index, error.error_code)
         return PartitionData(
             partition_index=0,
@@ -137,6 +153,27 @@ class _Answer:
             log_start_offset=subject.earliest,
             aborted_transactions=self._aborted,
             records=records,
+        )
+
+    async def _read_shared(self, subject: Subject, partition: FetchPartition) -> PartitionData:
+        limit = min(partition.partition_max_bytes, self._room - self.size)
+        shared = await self._broker.sharing.read(
+            subject, partition.fetch_offset, limit, self.size == 0
+        )
+        self.size += shared.size
+        if shared.size:
+            self._handed_out = True
+        elif shared.waiter is not None:
+            self.waiters.append(shared.waiter)
+        else:
+            self._fenced = True
+        return PartitionData(
+            partition_index=0,
+            high_watermark=shared.high_watermark,
+            last_stable_offset=shared.high_watermark,
+            log_start_offset=shared.log_start,
+            aborted_transactions=self._aborted,
+            records=shared.records or b"",
         )
 
     async def _records(

@@ -6,17 +6,20 @@ belong to its name, whether or not the group exists. The broker's options can on
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING
+
+import trio
 
 from gateway.dispatch import Refused
 from gateway.handlers.lookup import find_subject
 from gateway.subjects import check_name
 from gateway.wire.codes import ErrorCode
 from meta.definitions import DEFINITIONS, describe, validate
-from meta.group_configs import GROUP_DEFINITIONS, describe_group, validate_group
+from meta.group_configs import GROUP_DEFINITIONS, MODE, describe_group, validate_group
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from meta.definitions import ConfigRow, Definition
 
 MAX_GROUP_NAME = 255
+
+logger = logging.getLogger(__name__)
 
 
 class Resource(IntEnum):
@@ -64,12 +69,18 @@ def _topic(broker: Broker, name: str) -> Configured:
     check_name(name)
     subject, defaults = find_subject(broker, name), broker.subjects.defaults
     configs = broker.registry.configs(subject.id)
+
+    async def alter(changes: Mapping[str, str | None]) -> None:
+        await broker.subjects.alter(subject, changes)
+        if MODE in changes:
+            broker.coordinator.config_changed(sid=subject.id)
+
     return Configured(
         configs,
         DEFINITIONS,
         lambda config, value: validate(config, value, defaults),
         lambda names: describe(configs, defaults, names),
-        partial(broker.subjects.alter, subject),
+        alter,
     )
 
 
@@ -80,12 +91,19 @@ def _group(broker: Broker, name: str) -> Configured:
             f"a group name has 1 to {MAX_GROUP_NAME} characters, this one has {len(name)}",
         )
     configs = broker.registry.group_configs(name)
+
+    async def alter(changes: Mapping[str, str | None]) -> None:
+        with trio.CancelScope(shield=True):
+            await broker.registry.alter_group(name, changes)
+        logger.info("group %s: configs changed: %s", name, dict(changes))
+        broker.coordinator.config_changed(group=name)
+
     return Configured(
         configs,
         GROUP_DEFINITIONS,
         validate_group,
         partial(describe_group, configs),
-        partial(broker.registry.alter_group, name),
+        alter,
     )
 
 

@@ -1,0 +1,58 @@
+"""How groups look to those who ask about them: their type, state, and what their members hold.
+
+Type: `consumer` as soon as one member speaks KIP-848, else `classic`, as in Kafka.
+A sharing member holds the subject's only partition, as do all the others that share it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.groups.protocol import CONSUMER, KIP_848, LED, assignment_bytes, unpack
+
+if TYPE_CHECKING:
+    from core.delivery.state import Group, Member
+    from core.logs.subject import Subject
+    from gateway.broker import Broker
+
+CLASSIC = "classic"
+DEAD = "Dead"
+"""The state of a group that is not there; of all others the coordinator knows it."""
+
+
+def is_consumer_group(group: Group) -> bool:
+    return any(member.kind == KIP_848 for member in group.members.values())
+
+
+def group_type(group: Group) -> str:
+    return CONSUMER if is_consumer_group(group) else CLASSIC
+
+
+def protocol_type(group: Group) -> str:
+    """`consumer`, or whatever the members of a group that assigns itself call it."""
+    return next((member.protocol_type for member in group.members.values()), CONSUMER)
+
+
+def protocol(group: Group) -> str:
+    """The assignor that the members speak of; they need not agree, then it is the commonest."""
+    names = [member.protocol for member in group.members.values() if member.protocol]
+    return max(sorted(set(names)), key=names.count, default="")
+
+
+def modes(group: Group) -> str:
+    """How its subjects are read."""
+    found = {"shared" if p.shared else "exclusive" for p in group.progress.values()}
+    return "+".join(sorted(found))
+
+
+def held(broker: Broker, member: Member) -> list[Subject]:
+    """The subjects that a member reads, by name."""
+    by_id = broker.log.subjects.by_id
+    return sorted((by_id[sid] for sid in member.holds if sid in by_id), key=lambda s: s.name)
+
+
+def assignment(broker: Broker, member: Member) -> bytes:
+    """What a member was told to read, as classic members are told it."""
+    if member.kind == LED:
+        return unpack(member.assignment)
+    return assignment_bytes(subject.name for subject in held(broker, member))

@@ -1,0 +1,96 @@
+"""ConsumerGroupDescribe: groups with KIP-848 members. Key 69, versions 0 and 1.
+
+What each version added:
+  v1  whether a member speaks KIP-848 (1) or the classic protocol (0); both may be in one group
+
+A group without such members is answered GROUP_ID_NOT_FOUND: clients then ask DescribeGroups. Members have
+epochs of their own; the group's is the highest. Target and present assignment are what a member holds: a
+change that is under way shows when it is done. In place of the assignor stands how the group's subjects
+are read: `exclusive`, `shared`, or both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.dispatch import handles
+from gateway.group_views import held, is_consumer_group, modes
+from gateway.groups.protocol import KIP_848
+from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
+from gateway.wire import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedAssignment,
+    DescribedConsumerGroup,
+    DescribedConsumerGroupMember,
+    DescribedTopicPartitions,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from core.delivery.state import Member
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+
+
+def _refuse(
+    request: ConsumerGroupDescribeRequest, code: int, message: str
+) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(
+        groups=[_failed(name, code, message) for name in request.group_ids]
+    )
+
+
+def _failed(name: str, code: int, message: str) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(error_code=code, error_message=message, group_id=name)
+
+
+@handles(
+    request=ConsumerGroupDescribeRequest,
+    response=ConsumerGroupDescribeResponse,
+    versions=range(2),
+    refuse=_refuse,
+)
+def consumer_group_describe(
+    session: Session, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    described = [_describe(session.broker, name) for name in request.group_ids]
+    allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    for group in described:
+        group.authorized_operations = allowed
+    return ConsumerGroupDescribeResponse(groups=described)
+
+
+def _describe(broker: Broker, name: str) -> DescribedConsumerGroup:
+    if not name:
+        return _failed(name, ErrorCode.INVALID_GROUP_ID, "a group id cannot be empty")
+    group = broker.coordinator.groups.by_name.get(name)
+    if group is None:
+        return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+    if not is_consumer_group(group):
+        message = f"group {name!r} has no member of the consumer protocol"
+        return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, message)
+    return DescribedConsumerGroup(
+        group_id=name,
+        group_state=broker.coordinator.state(group),
+        group_epoch=group.generation,
+        assignment_epoch=group.generation,
+        assignor_name=modes(group),
+        members=[_member(broker, member) for member in group.members.values()],
+    )
+
+
+def _member(broker: Broker, member: Member) -> DescribedConsumerGroupMember:
+    holds = [DescribedTopicPartitions(s.topic_id, s.name, [0]) for s in held(broker, member)]
+    return DescribedConsumerGroupMember(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        member_epoch=member.generation,
+        client_id=member.client_id,
+        client_host=member.host,
+        subscribed_topic_names=sorted(member.subscription),
+        subscribed_topic_regex=member.pattern,
+        assignment=DescribedAssignment(holds),
+        target_assignment=DescribedAssignment(holds),
+        member_type=int(member.kind == KIP_848),
+    )

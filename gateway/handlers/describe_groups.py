@@ -1,0 +1,79 @@
+"""DescribeGroups: members of groups and what they hold. Key 15, versions 0 to 5.
+
+What each version added:
+  v1, v2  nothing a client sees here
+  v3  authorized operations
+  v4  static members' instance ids
+  v5  flexible
+
+A group that is not there is Dead, without an error. Where the broker assigns, each member is shown with
+what it holds now: members that share a subject all hold its one partition. Groups with KIP-848 members
+are shown too (Kafka calls them Dead here), since many admin clients know no other request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.dispatch import handles
+from gateway.group_views import DEAD, assignment, protocol, protocol_type
+from gateway.groups.protocol import unpack
+from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
+from gateway.wire import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from core.delivery.state import Member
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+
+
+def _refuse(request: DescribeGroupsRequest, code: int, message: str) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[DescribedGroup(error_code=code, group_id=name) for name in request.groups]
+    )
+
+
+@handles(
+    request=DescribeGroupsRequest,
+    response=DescribeGroupsResponse,
+    versions=range(6),
+    refuse=_refuse,
+)
+def describe_groups(session: Session, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    described = [_describe(session.broker, name) for name in request.groups]
+    allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    for group in described:
+        group.authorized_operations = allowed
+    return DescribeGroupsResponse(groups=described)
+
+
+def _describe(broker: Broker, name: str) -> DescribedGroup:
+    group = broker.coordinator.groups.by_name.get(name)
+    if not name:
+        return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_state=DEAD)
+    if group is None:
+        return DescribedGroup(group_id=name, group_state=DEAD)
+    return DescribedGroup(
+        group_id=name,
+        group_state=broker.coordinator.state(group),
+        protocol_type=protocol_type(group),
+        protocol_data=protocol(group),
+        members=[_member(broker, member) for member in group.members.values()],
+    )
+
+
+def _member(broker: Broker, member: Member) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.host,
+        member_metadata=unpack(member.metadata),
+        member_assignment=assignment(broker, member),
+    )

@@ -1,0 +1,72 @@
+"""OffsetDelete: a group forgets how far it has come in some topics. Key 47, version 0.
+
+A topic that a member is subscribed to is GROUP_SUBSCRIBED_TO_TOPIC. Of a group whose members assign
+among themselves we cannot know what they are subscribed to: it is NON_EMPTY_GROUP. A topic in which the
+group has no position is no error. Answered when it is durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.delivery.actions import DROP
+from gateway.dispatch import Refused, handles
+from gateway.groups.protocol import LED
+from gateway.handlers.lookup import find_partition
+from gateway.wire import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from core.delivery.state import Group
+    from core.logs.subject import Subject
+    from gateway.broker import Broker
+    from gateway.dispatch import Session
+
+
+@handles(request=OffsetDeleteRequest, response=OffsetDeleteResponse, versions=range(1))
+async def offset_delete(session: Session, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    broker = session.broker
+    group = _find(broker, request.group_id)
+    dropped: set[int] = set()
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            answer = OffsetDeleteResponsePartition(asked.partition_index)
+            try:
+                subject = find_partition(broker, topic.name, asked.partition_index)
+                _check(group, subject)
+                dropped.add(subject.id)
+            except Refused as refused:
+                answer.error_code = refused.error_code
+            partitions.append(answer)
+        topics.append(OffsetDeleteResponseTopic(topic.name, partitions))
+    known = sorted(dropped & group.progress.keys())
+    if known:
+        await broker.coordinator.change([(DROP, group.id, sid) for sid in known])
+    return OffsetDeleteResponse(topics=topics)
+
+
+def _find(broker: Broker, name: str) -> Group:
+    if not name:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group id cannot be empty")
+    group = broker.coordinator.groups.by_name.get(name)
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+    if any(member.kind == LED for member in group.members.values()):
+        raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members that assign")
+    return group
+
+
+def _check(group: Group, subject: Subject) -> None:
+    for member in group.members.values():
+        if subject.name in member.subscription or subject.id in member.holds:
+            raise Refused(
+                ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+                f"a member of {group.name!r} is subscribed to {subject.name!r}",
+            )
