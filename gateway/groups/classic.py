@@ -1,17 +1,18 @@
 """Classic consumers of a served group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. There is no barrier.
 
-    JoinGroup   a new generation for this member alone. The leader is a name that nobody has, so each client is a
-                follower and takes its assignment from SyncGroup
+    JoinGroup   a new generation for this member alone. The leader is a name that nobody has, so each
+                client is a follower and takes its assignment from SyncGroup
     SyncGroup   the moment at which a member takes up what it may hold, and learns what it is to let go of
     Heartbeat   REBALANCE_IN_PROGRESS when the member should come: something is to be taken away, there is
                 something for it, or a subject that it held is gone
 
-A JoinGroup is held while another member is about to let go of a subject that the joiner will get, at most for
-MAX_HOLD seconds and the member's rebalance time-out, and only if the joiner holds nothing that would lie idle.
+A JoinGroup is held while another member is about to let go of a subject that the joiner will get, at
+most for MAX_HOLD seconds and the member's rebalance time-out, and only if the joiner holds nothing that
+would lie idle.
 
-The safety net: a member that was given a pull log and never asks OffsetFetch for it reads at a position of its own.
-Having sent NET_BEATS heartbeats in NET_SECONDS, it is made to let go and is given a new one, each time with twice
-the patience, MAX_NETS times: an application that always seeks never asks.
+The safety net: a member that was given a pull log and never asks OffsetFetch for it reads at a position
+of its own. Having sent NET_BEATS heartbeats in NET_SECONDS, it is made to let go and is given a new
+one, each time with twice the patience, MAX_NETS times: an application that always seeks never asks.
 """
 
 from __future__ import annotations

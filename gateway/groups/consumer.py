@@ -4,13 +4,14 @@
     epoch n       goes on; the current epoch or, where the answer was lost, the one before
     epoch -1      leaves; -2: a static member leaves and means to come back, its holdings wait for it
 
-A subject is taken away by an assignment without it in the same epoch. When the member reports what it owns and it is
-not in there, it has let go, and has committed before. A member that was told to let go before it had taken up what it
-was given has nothing new to report: SILENT_BEATS heartbeats without a report will do. What it may hold is given with a new epoch. A member that waits
-for something, or has yet to confirm, is told a short heartbeat interval, which clients obey.
+A subject is taken away by an assignment without it in the same epoch. When the member reports what it
+owns and it is not in there, it has let go, and has committed before. A member that was told to let go
+before it had taken up what it was given has nothing new to report: SILENT_BEATS heartbeats without a
+report will do. What it may hold is given with a new epoch. A member that waits for something, or has
+yet to confirm, is told a short heartbeat interval, which clients obey.
 
-The whole assignment is told when it has changed, when the member joins, says all about itself (as it does after an
-error), or is in the epoch before.
+The whole assignment is told when it has changed, when the member joins, says all about itself (as it
+does after an error), or is in the epoch before.
 """
 
 from __future__ import annotations

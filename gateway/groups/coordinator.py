@@ -1,11 +1,13 @@
-"""All groups: which sort a request's group is of, what happens when time passes, what the rest of the broker tells.
+"""All groups: which sort a request is for, what happens when time passes, what the broker tells.
 
-Every method takes `now` (seconds of any clock that does not go back), and neither waits nor blocks. What is to be
-durable is appended to the ledger: an answer may leave when `position` is synced. A JoinGroup or SyncGroup that cannot
-be answered yet gives a Ticket. `deadlines.next` says when `tick` is to be called.
+Every method takes `now` (seconds of any clock that does not go back), and neither waits nor blocks.
+What is to be durable is appended to the ledger: an answer may leave when `position` is synced. A
+JoinGroup or SyncGroup that cannot be answered yet gives a Ticket. `deadlines.next` says when `tick` is
+to be called.
 
-At start, what the action log gives is made to fit: subjects that are gone are forgotten; a holding whose pull log was
-lost with a damaged part of the log, or the reverse, is ended. Members are taken over, with fresh session clocks.
+At start, what the action log gives is made to fit: subjects that are gone are forgotten; a holding
+whose pull log was lost with a damaged part of the log, or the reverse, is ended. Members are taken
+over, with fresh session clocks.
 """
 
 from __future__ import annotations
@@ -326,7 +328,7 @@ class Coordinator:
                         self._divisions.advance(roster, division, now)
 
     def request_rebalance(self, group: Group, member_id: str, now: float) -> None:
-        """Take all pull logs away from a member, and give it new ones: what it had not acked is shared anew."""
+        """Take all pull logs from a member and give it new ones: what it had not acked is shared anew."""
         roster = self._members.roster(group)
         presence, member = roster.presences.get(member_id), group.members.get(member_id)
         if presence is None or member is None:

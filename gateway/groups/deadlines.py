@@ -1,8 +1,8 @@
 """What is to be looked at when: one heap for all session clocks, held requests and timers.
 
-A deadline that is moved on (each heartbeat does so) leaves its entry in the heap where it is; when that comes
-up it is put back for the new time. So a heartbeat costs no heap operation, and the heap holds about one entry
-for each deadline.
+A deadline that is moved on (each heartbeat does so) leaves its entry in the heap where it is; when that
+comes up it is put back for the new time. So a heartbeat costs no heap operation, and the heap holds
+about one entry for each deadline.
 """
 
 from __future__ import annotations

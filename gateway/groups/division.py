@@ -13,14 +13,14 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
     mode       is to be shared
     exclusive  no
     shared     yes; where nothing was committed, it begins by the group's consume.auto.offset.reset
-    auto       from the second subscriber on, once a position was committed: until then only the first member's own
-               auto.offset.reset knows where the group begins. Back when at most one subscriber has been left for
-               auto.exclusive.after.ms. Then it drains; a member that does not ack all it has within DRAIN_SECONDS
-               goes on sharing, and is tried again later and later.
+    auto       from the second subscriber on, once a position was committed: until then only the first
+               member's own auto.offset.reset knows where the group begins. Back when at most one
+               subscriber has been left for auto.exclusive.after.ms. Then it drains; a member that does
+               not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again ever later.
 
-With nobody there, a subject with unacked messages stays shared: the next member's first position is a pull offset.
-Subjects that are owned in mode `exclusive` are spread evenly over the members; a newcomer gets its part of them. In
-`auto` they stay where they are: they will be shared.
+With nobody there, a subject with unacked messages stays shared: the next member's first position is a
+pull offset. Subjects that are owned in mode `exclusive` are spread evenly over the members; a newcomer
+gets its part of them. In `auto` they stay where they are: they will be shared.
 """
 
 from __future__ import annotations

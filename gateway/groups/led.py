@@ -1,21 +1,23 @@
 """Groups in which a client assigns: Kafka's own protocol, with a leader and the full barrier.
 
-    state       what it means                                        Heartbeat               JoinGroup   SyncGroup
-    EMPTY       no members                                           UNKNOWN_MEMBER_ID       held        UNKNOWN_MEMBER_ID
-    PREPARING   waits until every member has sent a JoinGroup        REBALANCE_IN_PROGRESS   held        REBALANCE_IN_PROGRESS
-    COMPLETING  JoinGroups are answered; waits for the leader's      none                    see below   held
+    state       what it means                                     Heartbeat     JoinGroup  SyncGroup
+    EMPTY       no members                                        unknown       held       unknown
+    PREPARING   waits until every member has sent a JoinGroup     rebalance     held       rebalance
+    COMPLETING  JoinGroups are answered; waits for the leader's   fine          see below  held
                 assignment
-    STABLE      everybody has its assignment                         none                    see below   answered
+    STABLE      everybody has its assignment                      fine          see below  answered
+    (unknown: UNKNOWN_MEMBER_ID; rebalance: REBALANCE_IN_PROGRESS)
 
-    event     what happened                                                     see TRANSITIONS
+    event     what happened; where it leads: see TRANSITIONS
     JOIN      a new member, or a known one that says something new, or the leader
     SYNC      the leader's assignment
     GONE      a member left, or was silent for its session time-out; LAST: it was the only one
-    JOINED    every member has sent its JoinGroup; or the largest rebalance time-out is over, then who has not is gone
+    JOINED    every member has sent its JoinGroup; or the largest rebalance time-out is over, then
+              who has not is gone
     LATE      a member has not sent its SyncGroup within the rebalance time-out; it is gone
 In COMPLETING and STABLE a JoinGroup that says nothing new (its answer was lost) is answered again.
-The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members, and again as
-long as some come.
+The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members, and
+again as long as some come.
 
 A generation is durable when it is STABLE, and not before. After a restart members go on in the last stable
 generation; those of one that was not complete join anew.
@@ -32,6 +34,7 @@ from typing import TYPE_CHECKING
 
 from core.delivery import actions
 from core.delivery.state import Member
+from gateway.groups.classic import rebalance_ms
 from gateway.groups.errors import (
     FencedInstance,
     GroupFull,
@@ -40,7 +43,6 @@ from gateway.groups.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from gateway.groups.classic import rebalance_ms
 from gateway.groups.members import SESSION, new_member_id
 from gateway.groups.protocol import LED, pack, unpack
 from gateway.groups.roster import Roster, Ticket

@@ -1,7 +1,7 @@
 """The durable side of groups, and the only way to change it: actions, appended and applied at once.
 
-`append` is the action log's (ActionService.append_nowait) or, in tests, a list. `position` is what has to be
-synced before an answer that builds on what was appended may leave.
+`append` is the action log's (ActionService.append_nowait) or, in tests, a list. `position` is what has
+to be synced before an answer that builds on what was appended may leave.
 """
 
 from __future__ import annotations

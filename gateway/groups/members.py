@@ -1,8 +1,9 @@
 """What all ways of being in a served group have in common: rosters, subscriptions, session clocks, the end.
 
-Keys of deadlines: (SESSION, group id, member id) when a member counts as gone, (REBALANCE, …) when a member that
-was asked to rejoin, to sync or to let go of something has not, (HOLD, …) when its held JoinGroup is answered all
-the same; (PENDING, group name, member id) when an id that was given is forgotten.
+Keys of deadlines: (SESSION, group id, member id) when a member counts as gone, (REBALANCE, …) when a
+member that was asked to rejoin, to sync or to let go of something has not, (HOLD, …) when its held
+JoinGroup is answered all the same; (PENDING, group name, member id) when an id that was given is
+forgotten.
 """
 
 from __future__ import annotations

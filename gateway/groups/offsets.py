@@ -1,21 +1,22 @@
 """OffsetCommit and OffsetFetch: positions, for members each in its own space, for all others in sequences.
 
 Commits
-- Who may: a member, in its generation (else UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH); anybody without
-  member id and generation, while the group has no members. The latter sets the group back (or forward): what it
-  had leased or was to be delivered again is forgotten.
-- By a member that holds a pull log: acks it up to there. In the wrong space, for another's slot, below what is acked,
-  or past what was given: no error (clients would give up or drop everything), and no change.
+- Who may: a member, in its generation (else UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH);
+  anybody without member id and generation, while the group has no members. The latter sets the group
+  back (or forward): what it had leased or was to be delivered again is forgotten.
+- By a member that holds a pull log: acks it up to there. In the wrong space, for another's slot, below
+  what is acked, or past what was given: no error (clients would give up or drop everything), and no
+  change.
 - By a member of a group that does not share the subject: the group's position, as in Kafka.
 - A commit that changes nothing writes nothing.
 
 Positions
 - A member that holds a pull log is told the first pull offset that is not acked, with leader epoch -1.
 - Everybody else is told the lowest sequence that is not acked.
-- Who asks is known by the member id in the request or by the connection, bound by every request that names a member.
-  An unbound connection that may be a member's is told COORDINATOR_LOAD_IN_PROGRESS until a heartbeat binds it: so
-  is a member that is about to be given the subject, and a connection whose member is gone. Given a plain
-  position, it would read everything.
+- Who asks is known by the member id in the request or by the connection, bound by every request that
+  names a member. An unbound connection that may be a member's is told COORDINATOR_LOAD_IN_PROGRESS
+  until a heartbeat binds it: so is a member that is about to be given the subject, and a connection
+  whose member is gone. Given a plain position, it would read everything.
 """
 
 from __future__ import annotations

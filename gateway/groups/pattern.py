@@ -1,24 +1,86 @@
-"""Topic patterns of KIP-848 members (RE2), matched in time linear in the name, whatever the pattern."""
+"""Topic patterns of KIP-848 members, matched in time linear in the name, whatever the pattern.
+
+A client's pattern must not be able to stop the broker, and Python's `re` can take exponential time.
+So the graph of the expression (pattern_parser.py) is walked with sets of nodes, and each set that
+turns up is remembered with where each character leads from it: soon a name costs one dictionary
+look-up a character. The whole name has to match, as in Kafka.
+"""
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from gateway.groups.errors import InvalidRegularExpression
+from gateway.groups.pattern_parser import Parser, PatternError
+
+MAX_STATES = 2_000
+MAX_LENGTH = 10_000
+
+_State = frozenset[int]
 
 
 class Pattern:
     def __init__(self, text: str) -> None:
+        if len(text) > MAX_LENGTH:
+            raise InvalidRegularExpression(f"longer than {MAX_LENGTH} characters")
         try:
-            self._compiled = re.compile(text)
-        except re.error as error:
+            self._nodes, first, self._end = Parser(text).graph()
+        except PatternError as error:
             raise InvalidRegularExpression(f"{text!r}: {error}") from error
+        self._start = self._closure([first], "^")
+        self._moves: dict[_State, dict[str, _State]] = {}
+        self._accepts: dict[_State, bool] = {}
 
     @staticmethod
-    @lru_cache(maxsize=256)
+    @lru_cache(maxsize=64)
     def of(text: str) -> Pattern:
+        """Raises InvalidRegularExpression."""
         return Pattern(text)
 
     def matches(self, name: str) -> bool:
-        return self._compiled.fullmatch(name) is not None
+        state = self._start
+        for char in name:
+            moves = self._moves.get(state)
+            if moves is None:
+                if len(self._moves) >= MAX_STATES:
+                    self._moves.clear()
+                moves = self._moves[state] = {}
+            following = moves.get(char)
+            if following is None:
+                following = moves[char] = self._step(state, char)
+            if not following:
+                return False
+            state = following
+        return self._accepted(state, at_start=not name)
+
+    def _step(self, state: _State, char: str) -> _State:
+        nodes = self._nodes
+        reached: list[int] = []
+        for index in state:
+            reads = nodes[index].reads
+            if reads is not None and char in reads:
+                reached += nodes[index].following
+        return self._closure(reached, "")
+
+    def _accepted(self, state: _State, *, at_start: bool) -> bool:
+        if at_start:
+            return self._end in self._closure(list(state), "^$")
+        accepted = self._accepts.get(state)
+        if accepted is None:
+            if len(self._accepts) >= MAX_STATES:
+                self._accepts.clear()
+            accepted = self._accepts[state] = self._end in self._closure(list(state), "$")
+        return accepted
+
+    def _closure(self, reached: list[int], anchors: str) -> _State:
+        """All nodes that can be got to without reading; anchors other than these stop."""
+        seen: set[int] = set()
+        while reached:
+            index = reached.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            node = self._nodes[index]
+            if node.reads is None and (not node.anchor or node.anchor in anchors):
+                reached += node.following
+        return frozenset(seen)

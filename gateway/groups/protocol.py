@@ -1,7 +1,8 @@
 """What classic consumers say in JoinGroup's metadata, and how they are told their assignment.
 
-Both are structs of their own inside a bytes field, an int16 version in front. A subscription of a version that we
-do not know is read as the newest that we do, as clients do; what is behind it is ignored.
+Both are structs of their own inside a bytes field, an int16 version in front. A subscription of a
+version that we do not know is read as the newest that we do, as clients do; what is behind it is
+ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The volatile side of served groups: what each member was told, and how each subject is divided.
 
-A member's holding of a subject, `none`, `plain` or `pull`, is durable (Member.holds). On the way from one to
-another it passes phases, which are not: after a restart of the broker a holding that was being taken away is
-simply decided upon anew.
+A member's holding of a subject, `none`, `plain` or `pull`, is durable (Member.holds). On the way from
+one to another it passes phases, which are not: after a restart of the broker a holding that was being
+taken away is simply decided upon anew.
 
     FREE     not held, may be given
     STALE    not held, but the client may still remember a position: it must first be told an assignment
@@ -11,15 +11,16 @@ simply decided upon anew.
     TAKING   held, to be taken away; the client does not know yet
     TOLD     held; the client was told an assignment without it and has yet to confirm
 
-What moves it, besides GRANT (FREE to HELD) and the end of the member: see MOVES. A classic client is asked to come
-by answering its heartbeat REBALANCE_IN_PROGRESS.
+What moves it, besides GRANT (FREE to HELD) and the end of the member: see MOVES. A classic client is
+asked to come by answering its heartbeat REBALANCE_IN_PROGRESS.
     TAKE     the subject is to be taken away
     KEEP     not after all
-    JOINED   the member sent a JoinGroup. An eager one has dropped all that it held, and has committed before
+    JOINED   the member sent a JoinGroup. An eager one has dropped all that it held, having committed
     DROPPED  likewise, and it said that it does not hold this one (cooperative clients list what they hold)
     WITHOUT  it was answered an assignment in which the subject is not
     CONFIRM  a KIP-848 member reported what it owns, and this is not in it
-Where a move leads from HELD, TAKING or TOLD to FREE or STALE, the member *lets go*: until then its commits count.
+Where a move leads from HELD, TAKING or TOLD to FREE or STALE, the member *lets go*: until then its
+commits count.
 """
 
 from __future__ import annotations

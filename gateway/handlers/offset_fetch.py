@@ -8,8 +8,8 @@ What each version added:
   v7  require_stable (ignored: there are no transactions)
   v8  several groups at once, with an error for each
   v9  KIP-848 members say who they are
-Who is told what: see gateway/groups/offsets.py. An error that one partition has is put on each, and up to v7
-on the whole answer too: clients differ in where they look.
+Who is told what: see gateway/groups/offsets.py. An error of one partition is also that of the whole answer:
+clients differ in where they look. Version 8 is another layout, so this handler looks at the version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SyncGroup: a classic member fetches its assignment, the leader of a led group brings all. Key 14, versions 0 to 5.
+"""SyncGroup: a classic member gets its assignment; a leader brings all of them. Key 14, versions 0 to 5.
 
 What each version added:
   v1, v2  throttle time; nothing a client sees
