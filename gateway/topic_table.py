@@ -2,8 +2,8 @@
 
 Encoding 100,000 topics takes a good part of a second, and a full Metadata answer is nothing rare.
 So subjects are held in chunks by their id, and for each chunk the encoded bytes, per protocol version,
-are kept until a subject of it comes or goes. A full answer joins the chunks; one that is missing is
-encoded first, with a pause for other work after each.
+are kept until a subject of it comes or goes. A full answer is made of all chunks, without copying them;
+one that is missing is encoded first, with a pause for other work after each.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TopicTable:
             if number not in kept:
                 kept[number] = self._encode(number, form)
         count = sum(map(len, self._chunks.values()))
-        return Encoded(count, b"".join([kept[number] for number in self._chunks]))
+        return Encoded(count, *[kept[number] for number in self._chunks])
 
     def _encode(self, number: int, form: Form) -> bytes:
         version, node_id, operations = form

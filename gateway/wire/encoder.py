@@ -6,7 +6,8 @@ and then the caller's own buffers follow as they are, ready for one scatter-gath
 
 - adjacent fixed fields are one `pack`; the length, count or empty tag section after them is in it
   ("B" when it takes one byte, and "x" for a tag section that is always empty);
-- an array may be given as `Encoded`: elements that were encoded before, for this same version;
+- an array may be given as `Encoded`: elements that were encoded before, for this same version. They may
+  be many megabytes, and are not copied either;
 - a value that the version has no field for must be the default, unless the field is ignorable.
 """
 
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
 
 
 class Encoded:
-    """Elements of an array, already encoded for the version that will be sent."""
+    """Elements of an array, already encoded for the version that will be sent; any number of them in
+    each payload."""
 
-    __slots__ = ("count", "payload")
+    __slots__ = ("count", "payloads")
 
-    def __init__(self, count: int, payload: bytes) -> None:
+    def __init__(self, count: int, *payloads: bytes) -> None:
         self.count = count
-        self.payload = payload
+        self.payloads = payloads
 
     def __len__(self) -> int:
         return self.count
@@ -75,6 +77,7 @@ class Encoder:
     def build(self) -> Callable[[Any], list[bytes | memoryview]]:
         out = self.out
         out.line("parts = []")
+        out.line("whole = True")
         scattered = holds_records(self.root)
         if scattered:
             out.line("buffers = []")
@@ -85,7 +88,7 @@ class Encoder:
                 out.line('buffers.append(b"".join(parts))')
             out.line("return buffers")
         else:
-            out.line('return [b"".join(parts)]')
+            out.line('return [b"".join(parts)] if whole else parts')
         return out.compile("encode", "None")
 
     # -- fixed-size items --------------------------------------------------------------------
@@ -233,7 +236,8 @@ class Encoder:
                 out.line(f'parts.append(pack(f">{{len({a})}}{fmt}", *{a}))')
             return
         with out.block(f"if {a}.__class__ is Encoded:"):
-            out.line(f"parts.append({a}.payload)")
+            out.line(f"parts += {a}.payloads")
+            out.line("whole = False")
         item = out.fresh("m")
         with out.block("else:"), out.block(f"for {item} in {a}:"):
             out.path[-1] += "[]"

@@ -118,10 +118,13 @@ def test_elements_encoded_before_differ(version: int) -> None:
         MetadataResponseTopic(name=f"t{i}", partitions=[MetadataResponsePartition(leader_id=1)])
         for i in range(200)
     ]
-    payload = b"".join(MetadataResponseTopic.encode_element(topic, version) for topic in topics)
-    whole = MetadataResponse.encode(MetadataResponse(topics=topics), version)
-    ready = MetadataResponse(topics=Encoded(len(topics), payload))
-    assert MetadataResponse.encode(ready, version) == whole
+    elements = [MetadataResponseTopic.encode_element(topic, version) for topic in topics]
+    payloads = [b"".join(elements[:150]), b"".join(elements[150:])]
+    (whole,) = MetadataResponse.encode(MetadataResponse(topics=topics), version)
+    ready = MetadataResponse(topics=Encoded(len(topics), *payloads))
+    buffers = MetadataResponse.encode(ready, version)
+    assert b"".join(buffers) == whole
+    assert all(any(buffer is payload for buffer in buffers) for payload in payloads), "not copied"
 
 
 # -- fields that a version lacks ---------------------------------------------------------------
