@@ -223,14 +223,14 @@ class Groups:
         raise GroupMaxSizeReached(f"all {MAX_SLOT} slots of subject {sid} are taken")
 
     def _slot(self, gid: int, sid: int, slot: int, member_id: str, pull: int) -> None:
-        group = self.by_id[gid]
-        if slot in self.slots.get(sid, ()):
-            raise ValueError(f"slot {slot} of subject {sid} is taken")
-        self._open(group, sid, PullLog(slot, member_id, pull))
+        self._open(self.by_id[gid], sid, PullLog(slot, member_id, pull))
         numbers = self.numbers[sid]
         numbers.given += (slot - 1 - numbers.given) % MAX_SLOT + 1
 
     def _open(self, group: Group, sid: int, log: PullLog) -> None:
+        taken = self.slots.get(sid, {}).get(log.slot)
+        if taken is not None:  # its release was lost with a damaged frame
+            self._release(taken[0].id, sid, log.slot)
         self._progress(group.id, sid).pull_logs[log.slot] = log
         self.slots.setdefault(sid, {})[log.slot] = (group, log)
         self.numbers.setdefault(sid, SlotNumbers())
