@@ -29,6 +29,10 @@ from gateway.wire import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
     PartitionProduceData,
@@ -79,6 +83,18 @@ def asking(key: int, version: int) -> Any:
             {"topic_names": ["t"]} if version < 6 else {"topics": [DeleteTopicState("t")]}
         ),
         "InitProducerId": {"transactional_id": None},
+        "DescribeGroups": {"groups": ["g"]},
+        "ConsumerGroupDescribe": {"group_ids": ["g"]},
+        "DeleteGroups": {"groups_names": ["g"]},
+        "OffsetCommit": {
+            "group_id": "g",
+            "topics": [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition()])],
+        },
+        "OffsetFetch": (
+            {"group_id": "g", "topics": [OffsetFetchRequestTopic("t", [0])]}
+            if version < 8
+            else {"groups": [OffsetFetchRequestGroup("g", topics=None)]}
+        ),
     }
     return api.request(**fields.get(api.name, {}))
 
