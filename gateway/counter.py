@@ -80,7 +80,8 @@ class Counter:
     def enter(self, waiter: Waiter, wake: Callable[[], None]) -> None:
         """Wait until `wake` is called: something was given, or the subject was deleted."""
         waiter.wake = wake
-        waiter.idle_since = self._policy.pace(waiter.log.member_id).idle_since or inf
+        idle_since = self._policy.pace(waiter.log.member_id).idle_since
+        waiter.idle_since = inf if idle_since is None else idle_since
         self._waiting[waiter] = None
         self._listen()
         if waiter.seen != self.news:
@@ -91,7 +92,8 @@ class Counter:
 
     def next_look(self, waiter: Waiter) -> float:
         """When time alone may have changed something for who waits."""
-        due = self._policy.ask_again_at(waiter.log) or inf
+        patient = self._policy.ask_again_at(waiter.log)
+        due = inf if patient is None else patient
         progress = self._progress(waiter.log)
         if progress is not None and len(progress.pull_logs) > 1:
             due = min(due, waiter.idle_since + self._steal_after_ms / 1000)
