@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from core.delivery.progress import SLOT_SHIFT
-from core.errors import WouldBlock
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
+from gateway.reading import read_batches
 from gateway.wire import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from gateway.wire.codes import ErrorCode
 
@@ -186,10 +186,6 @@ class _Answer:
         limit = min(partition.partition_max_bytes, self._room - self.size)
         if self.size and limit <= 0:
             return b""
-        log, first = self._broker.log, self.size == 0
-        try:
-            records = log.read_nowait(subject, offset, limit, first)
-        except WouldBlock:
-            records = await log.read(subject, offset, limit, first)
+        records = await read_batches(self._broker.log, subject, offset, limit, self.size == 0)
         self.size += sum(map(len, records))
         return records or b""

@@ -1,0 +1,64 @@
+"""Reading many batches for one Fetch without holding up the others.
+
+A Fetch may ask for fifty megabytes, and that may be half a million small batches: each costs a few
+microseconds to find. So a range is read in steps of STEP bytes, and after TURN_SECONDS others get
+their turn. A large batch is one step. Cold data is read in a thread (the log sees to that).
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import trio
+
+from core.errors import KumquatError, WouldBlock
+from core.records.batch import read_head
+
+if TYPE_CHECKING:
+    from core.logs.service import MessageService
+    from core.logs.subject import Subject
+
+STEP = 256 << 10
+TURN_SECONDS = 0.002
+
+
+async def read_batches(
+    log: MessageService, subject: Subject, offset: int, limit: int, at_least_one: bool
+) -> list[bytes | memoryview]:
+    """Whole batches from `offset` on, of `limit` bytes at the most; `at_least_one`: or a larger one.
+
+    What fails behind the first batches is left for the next read to find.
+    """
+    found: list[bytes | memoryview] = []
+    began = perf_counter()
+    while True:
+        step = min(limit, STEP)
+        alone = at_least_one and not found
+        try:
+            some = await _read(log, subject, offset, step, alone or step < limit)
+        except KumquatError:
+            if found:
+                return found
+            raise
+        size = sum(map(len, some))
+        if not some or (size > limit and not alone):
+            return found
+        found += some
+        limit -= size
+        head = read_head(some[-1])
+        offset = head.base_offset + head.last_offset_delta + 1
+        if limit <= 0 or offset >= subject.high_watermark:
+            return found
+        if perf_counter() - began > TURN_SECONDS:
+            await trio.lowlevel.checkpoint()
+            began = perf_counter()
+
+
+async def _read(
+    log: MessageService, subject: Subject, offset: int, limit: int, at_least_one: bool
+) -> list[bytes | memoryview]:
+    try:
+        return log.read_nowait(subject, offset, limit, at_least_one)
+    except WouldBlock:
+        return await log.read(subject, offset, limit, at_least_one)
