@@ -1,10 +1,10 @@
 """One client's connection: a task that reads requests, and sees to it that each is answered.
 
-A wake-up of a task costs more than a request, so the task takes all that the socket has, handles every
-whole frame in it (a *burst*), writes the log once and sends all answers at once. It waits only when
-the socket is empty, when its client does not take its answers, when the log wants producers to wait,
-or for an async handler. Nothing that is staged in the log outlives a burst: before any wait the log is
-written (`_end_burst`).
+A wake-up of a task costs more than a request, so the task takes all that the socket has, handles the whole
+frames in it (up to MAX_BURST of them: a *burst*), writes the log once and sends all answers at once. It
+waits only when the socket is empty, when its client does not take its answers, when the log wants
+producers to wait, or for an async handler. Nothing that is staged in the log outlives a burst: before any
+wait the log is written (`_end_burst`).
 
 After TURN_SECONDS of uninterrupted work the task gives way to others.
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 TURN_SECONDS = 0.001
 LINGER_SECONDS = 5.0
-MAX_BURST = 2048
+MAX_BURST = 256
 MIN_BYTES_PER_SECOND = 8192
 
 logger = logging.getLogger(__name__)
@@ -162,6 +162,8 @@ class Connection:
             if frames:
                 self._frame_began = 0.0
                 for first in range(0, len(frames), MAX_BURST):
+                    if first:
+                        await trio.lowlevel.checkpoint()
                     await self._handle(frames[first : first + MAX_BURST])
             if len(frames) == 1 and not more and not buffer.partial:
                 # One request alone: its client now waits for the answer. Do not ask for more in vain.
