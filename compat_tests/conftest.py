@@ -17,16 +17,34 @@ import itertools
 import re
 import secrets
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compat_tests.groups import configure
+from compat_tests.members.fixture import hosts, members
 from compat_tests.wire import Wire, create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+__all__ = ["hosts", "members"]
+
 RETENTION_CHECK_MS = 300
+GROUPS = {
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""So that no story waits for what is only slow: sessions and heartbeats."""
+KAFKA = {
+    **GROUPS,
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "log.retention.check.interval.ms": str(RETENTION_CHECK_MS),
+    "log.initial.task.delay.ms": "0",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,16 +71,15 @@ def bootstrap(pytestconfig: pytest.Config) -> Iterator[str]:
         if chosen == "kumquat":
             from gateway.testing import broker
 
-            running = broker(log_retention_check_interval_ms=RETENTION_CHECK_MS)
-            yield stack.enter_context(running).bootstrap
+            options: dict[str, Any] = {
+                "log_retention_check_interval_ms": RETENTION_CHECK_MS,
+                **{name.replace(".", "_"): value for name, value in GROUPS.items()},
+            }
+            yield stack.enter_context(broker(**options)).bootstrap
         elif chosen == "kafka":
             from bench.kafka import Kafka
 
-            settings = {
-                "log.retention.check.interval.ms": str(RETENTION_CHECK_MS),
-                "log.initial.task.delay.ms": "0",
-            }
-            yield stack.enter_context(Kafka(settings=settings)).bootstrap
+            yield stack.enter_context(Kafka(settings=KAFKA)).bootstrap
         else:
             yield chosen
 
@@ -123,3 +140,17 @@ def make_topic(wire: Wire, names: Callable[[], str]) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture
+def group(names: Callable[[], str]) -> str:
+    """A name for a group that does not exist yet."""
+    return names()
+
+
+@pytest.fixture
+def exclusive(bootstrap: str, is_kafka: bool, group: str) -> str:
+    """A group that reads as groups do in Kafka, also when it has several members."""
+    if not is_kafka:
+        configure(bootstrap, group, **{"consume.mode": "exclusive"})
+    return group

@@ -1,0 +1,96 @@
+"""What the stories of groups are told with: messages to read, a group's configs, its lag.
+
+Values are the numbers from 0 on as text, unless a story says otherwise, so that what came twice or not
+at all has a name.
+"""
+
+# The package is typed, but exports its admin names implicitly.
+# mypy: disable-error-code="attr-defined"
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from compat_tests.support import DEADLINE, T0
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from compat_tests.members.client import Record
+    from compat_tests.members.remote import Member
+
+
+def fill(bootstrap: str, topic: str, count: int, *, first: int = 0, batch: int = 1000) -> list[str]:
+    """Writes the values first, first + 1, … ten ms apart from T0; gives them."""
+    writer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "batch.num.messages": batch,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    values = [str(number) for number in range(first, first + count)]
+    for index, value in enumerate(values):
+        writer.produce(topic, value.encode(), timestamp=T0 + 10 * index)
+        if index % 10_000 == 0:
+            writer.poll(0)
+    assert writer.flush(2 * DEADLINE) == 0, "not answered in time"
+    return values
+
+
+@cache
+def admin(bootstrap: str) -> AdminClient:
+    """Kept: its futures end with it."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def configure(bootstrap: str, group: str, **configs: str) -> None:
+    """Sets configs of a group."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in configs.items()
+    ]
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+    for future in admin(bootstrap).incremental_alter_configs([resource]).values():
+        future.result(DEADLINE)
+
+
+def committed(bootstrap: str, group: str, topic: str) -> int | None:
+    """The group's position as tools see it."""
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+    (future,) = admin(bootstrap).list_consumer_group_offsets([asked]).values()
+    (found,) = future.result(DEADLINE).topic_partitions
+    return None if found.offset < 0 else int(found.offset)
+
+
+def lag(bootstrap: str, group: str, topic: str) -> int | None:
+    """As lag tools reckon it: the end of the topic less the group's position."""
+    position = committed(bootstrap, group, topic)
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "lag"})
+    try:
+        ends = reader.get_watermark_offsets(TopicPartition(topic, 0), DEADLINE)
+    finally:
+        reader.close()
+    assert ends is not None
+    return None if position is None else ends[1] - position
+
+
+def values(records: Iterable[Record]) -> list[str]:
+    return [record.value for record in records]
+
+
+def everything(members: Iterable[Member]) -> Counter[str]:
+    """How often each value was given to any of them."""
+    return Counter(record.value for member in members for record in member.records)

@@ -1,0 +1,216 @@
+"""The stories' side of hosts and members: see __init__.py for who speaks what.
+
+    member = members("java-cooperative", group, topic)      # the fixture: closed when the test ends
+    member.take(10)                                         # the records, in the order they came
+    member.run()                                            # polls and commits until told otherwise
+    member.wait(lambda: len(member.records) >= 100, "a hundred records")
+    member.close()
+
+A member shares its process with others unless it is made with `alone=True`; only then may it be killed or
+frozen. Waiting is for what a member reports, with a deadline; nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from compat_tests.members.client import Record
+from compat_tests.support import DEADLINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PYTHON = [sys.executable, "-m", "compat_tests.members.host"]
+QUICK = {
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": "false",
+    "session.timeout.ms": "6000",
+    "heartbeat.interval.ms": "300",
+}
+"""What members are given unless told otherwise: rebalances that take no seconds."""
+
+
+NEWS = threading.Condition()
+"""Notified of every line of every host."""
+
+
+class Failed(Exception):
+    """A member could not do what it was told. `kind` is the client's own name for the error."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+
+
+class Host:
+    def __init__(self, command: list[str]) -> None:
+        self.members: dict[str, Member] = {}
+        self.ended = False
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as output:
+            for line in output:
+                name, kind, *fields = line.rstrip("\n").split("\t")
+                with NEWS:
+                    self.members[name].hear(kind, fields)
+                    NEWS.notify_all()
+        with NEWS:
+            self.ended = True
+            NEWS.notify_all()
+
+    def say(self, *fields: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\t".join(fields) + "\n")
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Ends it as a crash would; returns when all that it had said is heard."""
+        self.process.kill()
+        self.end()
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+
+
+class Member:
+    _numbers = itertools.count(1)
+
+    def __init__(self, host: Host, name: str, variant: str, *, alone: bool = False) -> None:
+        self.name, self.variant, self.host, self.alone = name, variant, host, alone
+        self.records: list[Record] = []
+        self.callbacks: list[tuple[str, list[str]]] = []
+        """(`assigned`, `revoked` or `lost`, topics), in order."""
+        self.assigned: set[str] = set()
+        """By the callbacks so far."""
+        self.uncommitted: list[str] = []
+        self.broken: str | None = None
+        self.closed = False
+        self._answers: dict[str, list[str]] = {}
+        host.members[name] = self
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.variant}, {len(self.records)} records>"
+
+    def hear(self, kind: str, fields: list[str]) -> None:
+        match kind:
+            case "record":
+                topic, offset, timestamp, value = fields
+                self.records.append(Record(topic, int(offset), int(timestamp), value))
+            case "assigned":
+                self.callbacks.append((kind, fields))
+                self.assigned |= set(fields)
+            case "revoked" | "lost":
+                self.callbacks.append((kind, fields))
+                self.assigned -= set(fields)
+            case "uncommitted":
+                self.uncommitted.append(": ".join(fields))
+            case "broken":
+                self.broken = ": ".join(fields)
+            case _:
+                self._answers[fields[0]] = [kind, *fields[1:]]
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def tell(self, command: str, *arguments: object) -> str:
+        """Sends a command and does not wait; `answer` takes the number that it gives."""
+        number = str(next(self._numbers))
+        self.host.say(self.name, number, command, *map(str, arguments))
+        return number
+
+    def answer(self, number: str, seconds: float = DEADLINE) -> list[str]:
+        self.wait(lambda: number in self._answers, "its answer", seconds)
+        outcome, *fields = self._answers.pop(number)
+        if outcome == "failed":
+            raise Failed(*fields)
+        return fields
+
+    def do(self, command: str, *arguments: object, seconds: float = DEADLINE) -> list[str]:
+        return self.answer(self.tell(command, *arguments), seconds)
+
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
+        def holds() -> bool:
+            assert not self.host.ended or condition(), f"{self!r}: its process has ended"
+            return condition()
+
+        wait(holds, f"{self!r}: {what}", seconds)
+
+    def take(self, count: int, seconds: float = DEADLINE) -> list[Record]:
+        """The next records. Java gives whole polls: mind its max.poll.records."""
+        before = len(self.records)
+        self.do("take", count, seconds, seconds=seconds + DEADLINE)
+        return self.records[before:]
+
+    def run(self, *, commit: str = "each", handler_ms: float = 0) -> None:
+        self.do("run", commit, handler_ms)
+
+    def stop(self) -> None:
+        self.do("stop")
+
+    def wait_assigned(self, *topics: str) -> None:
+        self.wait(lambda: set(topics) <= self.assigned, f"to be assigned {topics}")
+
+    def offset(self, command: str, *arguments: object) -> int | None:
+        """Of `committed`, `position` or `at`."""
+        found = self.do(command, *arguments)
+        return int(found[0]) if found else None
+
+    def ends(self, topic: str) -> tuple[int, int]:
+        first, last = self.do("ends", topic)
+        return int(first), int(last)
+
+    def values(self) -> list[str]:
+        return [record.value for record in self.records]
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.do("close", seconds=2 * DEADLINE)
+
+    # --- of a member alone in its process ----------------------------------------------------------
+
+    def kill(self) -> None:
+        self.closed = True
+        self.host.kill()
+
+    def freeze(self) -> None:
+        self.host.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.host.signal(signal.SIGCONT)
+
+
+def wait(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
+    """Until the condition holds; it is looked at whenever any member reports something."""
+    end = time.monotonic() + seconds
+    with NEWS:
+        while not condition():
+            left = end - time.monotonic()
+            assert left > 0, f"not within {seconds:.0f} s: {what}"
+            NEWS.wait(left)
+
+
+def named(given: dict[str, object]) -> dict[str, str]:
+    """max_poll_records=1, enable_auto_commit=True as Kafka spells them."""
+    return {
+        name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in given.items()
+    }
