@@ -38,8 +38,8 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
     `on_ready` is called with the address of the first listener, once clients can connect.
     """
     sockets = bind(config.listeners)
-    broker = Broker.open(config)
     try:
+        broker = Broker.open(config)
         trio.run(_serve, broker, sockets, on_ready)
     except BaseExceptionGroup as group:
         start, rest = group.split(StartError)
@@ -47,6 +47,9 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
             raise _first(start) from None
         logger.critical("the broker failed", exc_info=True)
         return FAILED
+    finally:
+        for sock in sockets:
+            sock.close()
     logger.info("stopped")
     return 0
 

@@ -1,0 +1,111 @@
+"""The broker as a process: what it does about signals and about failures of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from core.logs.service import MessageService
+from gateway.acceptor import BACKLOG
+from gateway.config import BrokerConfig, Listener
+from gateway.server import FAILED, run_broker
+from gateway.testing import TestBroker
+from gateway.tests.harness import Client, produce
+from gateway.tests.test_connection import fetch
+from gateway.wire import MetadataRequest, MetadataRequestTopic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway.wire import Message
+
+DEADLINE = 30
+
+
+class Raw:
+    """A blocking connection."""
+
+    def __init__(self, broker: TestBroker) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", broker.port), timeout=DEADLINE)
+        self._client = Client(None, "raw")  # type: ignore[arg-type]
+
+    def send(self, request: Message, version: int) -> None:
+        self.socket.sendall(self._client.frame(request, version))
+
+    def receive(self) -> bytes:
+        size = self.socket.recv(4, socket.MSG_WAITALL)
+        return self.socket.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL) if size else b""
+
+
+def test_a_stop_answers_a_fetch_that_would_wait_for_a_minute(kumquat: TestBroker) -> None:
+    raw = Raw(kumquat)
+    raw.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+    assert raw.receive()
+    raw.send(fetch("t", 0, max_wait_ms=60_000), 11)
+    raw.send(produce("t", b"too late"), 9)
+    assert kumquat.stop() == 0
+    assert raw.receive(), "the Fetch is answered"
+    raw.socket.close()
+
+
+def test_what_was_acked_before_a_stop_is_there_after_it(kumquat: TestBroker) -> None:
+    raw = Raw(kumquat)
+    raw.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+    raw.receive()
+    for number in range(100):
+        raw.send(produce("t", b"%d" % number, acks=1), 9)
+    for _ in range(100):
+        assert raw.receive()
+    raw.socket.close()
+    assert kumquat.stop() == 0
+    kumquat.start()
+    raw = Raw(kumquat)
+    raw.send(fetch("t", 0), 11)
+    assert raw.receive().count(b"\x02") > 100
+    raw.socket.close()
+
+
+@pytest.mark.kumquat(shutdown_grace_ms=60_000)
+def test_a_second_signal_does_not_wait_for_clients(kumquat: TestBroker) -> None:
+    raw = Raw(kumquat)
+    raw.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+    raw.receive()
+    raw.send(produce("t", bytes(900_000)), 9)
+    raw.receive()
+    # Answers that nobody reads keep the connection busy.
+    for _ in range(60):
+        raw.send(fetch("t", 0), 11)
+    os.kill(kumquat.pid, signal.SIGTERM)
+    kumquat.wait_for_log("SIGTERM: stopping")
+    os.kill(kumquat.pid, signal.SIGTERM)
+    assert kumquat.wait() == 0
+    assert "stopping at once" in kumquat.log_text()
+    raw.socket.close()
+
+
+def test_a_log_that_fails_ends_the_broker_with_an_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(self: MessageService, task_status: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(MessageService, "run", broken)
+    config = BrokerConfig(listeners=(Listener("127.0.0.1", 0),), log_dirs=tmp_path)
+    assert run_broker(config) == FAILED
+    assert "the broker failed" in caplog.text
+    assert "a bug" in caplog.text
+
+
+def test_connections_that_come_all_at_once_are_all_accepted(kumquat: TestBroker) -> None:
+    count = min(200, BACKLOG)
+    raws = [Raw(kumquat) for _ in range(count)]
+    for raw in raws:
+        raw.send(MetadataRequest(topics=[]), 9)
+    for raw in raws:
+        assert raw.receive()
+        raw.socket.close()
