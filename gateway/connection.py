@@ -131,11 +131,11 @@ class Connection:
         self._scope.cancel()
 
     def watch(self, now: float, max_idle: float, max_receive: float) -> None:
-        """End the connection of a client that has gone silent, or sends a frame too slowly."""
+        """End the connection of a client that neither sends nor takes, or sends a frame too slowly."""
         if self._answers.sent != self._seen_sent:
             self._seen_sent = self._answers.sent
             self._last_active = now
-        if self._busy:
+        if self._busy and not self._answers.unsent:
             return
         began = self._frame_began
         if began and now - began > max_receive + self._buffer.partial / MIN_BYTES_PER_SECOND:

@@ -96,6 +96,23 @@ def test_an_idle_connection_is_closed_and_one_that_is_served_is_not(tmp_path: Pa
     serve(check, tmp_path, connections_max_idle_ms=10_000)
 
 
+def test_a_client_that_does_not_take_its_answers_is_closed_in_time(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        async with served.client() as client:
+            await client.call(produce("t", bytes(400_000)), 9)
+            await client.send(*[(fetch("t", 0), 11)] * 50)
+            await served.settled()
+            (connection,) = served.acceptor.connections
+            assert connection.unsent
+            for _ in range(4):
+                served.clock.jump(4)
+                await served.settled()
+            assert not served.acceptor.connections
+
+    serve(check, tmp_path, connections_max_idle_ms=10_000)
+
+
 def test_no_idle_limit_means_none(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         async with served.client() as client:
