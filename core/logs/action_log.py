@@ -44,7 +44,7 @@ log = logging.getLogger("kumquat.actions")
 Callback = Callable[[KumquatError | None], None]
 
 SEGMENT_BYTES = 64 << 20
-_RESERVE = 4 << 20
+RESERVE_BYTES = 4 << 20
 _OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SLOTS, kinds.STOPPED}
 _SUBJECTS_A_FRAME = 500
 
@@ -109,6 +109,7 @@ class ActionLog:
         directory: Path,
         now_ms: Callable[[], int],
         segment_bytes: int = SEGMENT_BYTES,
+        reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.groups = groups
         self.files = files
@@ -119,6 +120,7 @@ class ActionLog:
         self.fenced: StorageError | None = None
         self._now_ms = now_ms
         self._segment_bytes = segment_bytes
+        self._reserve_bytes = reserve_bytes
         self._fd = -1
         self._synced_file: int | None = None
         self._reserved = 0
@@ -245,7 +247,7 @@ class ActionLog:
 
     def _reserve(self, need: int) -> None:
         """Make room on disk up to `need`; and for a while to come, if there is so much."""
-        for upto in (self._reserved + max(_RESERVE, need - self._reserved), need):
+        for upto in (max(need, self._reserved + self._reserve_bytes), need):
             try:
                 self.files.reserve(self._fd, self._reserved, upto - self._reserved)
             except OSError:

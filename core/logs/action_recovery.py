@@ -43,7 +43,7 @@ from core.logs.action_format import (
     parse_synced,
     payload_damage,
 )
-from core.logs.action_log import SEGMENT_BYTES, ActionLog, ActionSegment
+from core.logs.action_log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog, ActionSegment
 from core.logs.action_scan import ActionFrames
 from core.logs.files import Files
 
@@ -57,6 +57,7 @@ def open_action_log(
     directory: Path,
     now_ms: Callable[[], int],
     segment_bytes: int = SEGMENT_BYTES,
+    reserve_bytes: int = RESERVE_BYTES,
 ) -> ActionLog:
     """The action log in the data folder `directory`, made if there is none, ready to be written to."""
     folder = directory / FOLDER
@@ -75,7 +76,7 @@ def open_action_log(
         replay = Replay(files, folder, segments, len(segments) - 2)
         replay.run()
     replay.report()
-    action_log = ActionLog(replay.groups, files, folder, now_ms, segment_bytes)
+    action_log = ActionLog(replay.groups, files, folder, now_ms, segment_bytes, reserve_bytes)
     action_log.resume(*replay.cut())
     _begin(action_log, replay)
     return action_log

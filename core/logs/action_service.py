@@ -2,6 +2,8 @@
 
 Appending is synchronous: the actions are written and applied when it returns, and a sync has begun, if none
 was under way. Who must not answer before they are durable waits for the position that `append_nowait` gave.
+What nobody waits for (`urgent=False`: hand-outs) is synced with what comes next, or when there is much of
+it: a sync costs more than a hand-out.
 Between times the shell completes snapshots and deletes segments that nothing hangs on any more.
 """
 
@@ -27,6 +29,7 @@ from core.logs.service import wall_clock_ms
 log = logging.getLogger("kumquat.actions")
 
 _RETRY_SECONDS = 5.0
+_LAZY_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +72,17 @@ class ActionService:
 
     # --- writing -----------------------------------------------------------------------------------
 
-    def append_nowait(self, actions: Sequence[Action]) -> int:
+    def append_nowait(self, actions: Sequence[Action], *, urgent: bool = True) -> int:
         """Write the actions, apply them to `groups`, begin to sync them. They stand or fall together, also
         over a crash. Gives the position up to which the log must be synced for them to be durable.
         StorageError: nothing has happened."""
         self._appends += 1
         try:
             end = self.log.append(actions)
-        finally:
+        except BaseException:
+            self._kick()  # it may be refused because too much is not synced
+            raise
+        if urgent or self.log.unsynced_bytes > _LAZY_BYTES:
             self._kick()
         for observe in self.observers:
             observe(actions)
@@ -85,6 +91,8 @@ class ActionService:
     def call_when_synced(self, position: int, callback: Callback) -> None:
         """Calls back in the loop when the log is synced up to `position` (at once if it is) or fenced."""
         self.log.call_when_synced(position, callback)
+        if position > self.log.synced_end:
+            self._kick()
 
     async def wait_synced(self, position: int | None = None) -> None:
         """Until all below `position` is on disk; None: all that was appended so far."""
@@ -95,7 +103,7 @@ class ActionService:
             outcome.append(error)
             done.set()
 
-        self.log.call_when_synced(self.log.written_end if position is None else position, finished)
+        self.call_when_synced(self.log.written_end if position is None else position, finished)
         await done.wait()
         if outcome[0] is not None:
             raise outcome[0]

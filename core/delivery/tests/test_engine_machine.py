@@ -91,8 +91,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.named: dict[tuple[int, int], tuple[int, int, str]] = {}
         """Every pull offset that was ever sent to a client, and what it named: group, message, member."""
-        self.positions: dict[tuple[int, int], int] = {}
-        """By group and slot: where the client reads on, which outlives any crash of the broker."""
+        self.positions: dict[str, int] = {}
+        """By member: where the client reads on, which outlives any crash of the broker."""
         self.acked: dict[int, set[int]] = {1: set(), 2: set()}
         """Messages whose ack was synced: they must not come again."""
         self.acking: list[tuple[int, int, set[int]]] = []
@@ -209,9 +209,7 @@ class EngineMachine(RuleBasedStateMachine):
         model = self.models[group.id]
         model.held[slot], model.given[slot] = {}, set()
         self.do([opened, (actions.MEMBER, group.id, fields)])
-        for key in [key for key in self.positions if key[1] == slot]:
-            del self.positions[key]
-        self.positions[group.id, slot] = begin
+        self.positions[f"m{self.members}"] = begin
 
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
@@ -225,7 +223,7 @@ class EngineMachine(RuleBasedStateMachine):
     def fetch(self, data: st.DataObject) -> None:
         """A client asks where it stands, or anew from the first that it has not acked."""
         group, log = self.log(data)
-        at = data.draw(st.sampled_from([self.positions[group.id, log.slot], log.position]))
+        at = data.draw(st.sampled_from([self.positions[log.member_id], log.position]))
         self.ask(group, log, at, data.draw(st.sampled_from([1, 3, 500])))
 
     @rule(data=st.data())
@@ -234,7 +232,7 @@ class EngineMachine(RuleBasedStateMachine):
         logs = self.groups.slots.get(SID, {})
         for slot in data.draw(st.permutations(sorted(logs))):
             group, log = logs[slot]
-            self.ask(group, log, self.positions[group.id, slot], data.draw(st.integers(1, 9)))
+            self.ask(group, log, self.positions[log.member_id], data.draw(st.integers(1, 9)))
 
     def ask(self, group: Group, log: PullLog, at: int, most: int) -> None:
         assert engine.owns(log, at), "a client's own position is taken for another's"
@@ -251,7 +249,7 @@ class EngineMachine(RuleBasedStateMachine):
                 assert model.held[log.slot][pull] == sequence
                 assert pull >= at
         if again:
-            self.positions[group.id, log.slot] = again[-1].end
+            self.positions[log.member_id] = again[-1].end
 
     def hand_out(self, group: Group, log: PullLog, most: int) -> None:
         progress, model = group.progress[SID], self.models[group.id]
@@ -289,7 +287,7 @@ class EngineMachine(RuleBasedStateMachine):
     def commit(self, data: st.DataObject, off: int, kind: str) -> None:
         group, log = self.log(data)
         near = {
-            "position": self.positions[group.id, log.slot],
+            "position": self.positions[log.member_id],
             "next": log.next,
             "acked": log.acked,
             "any": data.draw(st.sampled_from(sorted(p for _, p in self.named) or [0])),
@@ -300,7 +298,7 @@ class EngineMachine(RuleBasedStateMachine):
     def commit_all(self) -> None:
         """All clients commit where they stand."""
         for group, log in self.groups.slots.get(SID, {}).values():
-            self.say_done(group, log, self.positions[group.id, log.slot])
+            self.say_done(group, log, self.positions[log.member_id])
 
     def say_done(self, group: Group, log: PullLog, pull: int) -> None:
         before = dict(self.models[group.id].held[log.slot])
