@@ -154,3 +154,20 @@ def exclusive(bootstrap: str, is_kafka: bool, group: str) -> str:
     if not is_kafka:
         configure(bootstrap, group, **{"consume.mode": "exclusive"})
     return group
+
+
+@pytest.fixture
+def shared_groups(bootstrap: str, names: Callable[[], str]) -> Callable[[], str]:
+    """Gives names of groups whose members share from the first one on."""
+
+    def make() -> str:
+        group = names()
+        configure(bootstrap, group, **{"consume.mode": "shared"})
+        return group
+
+    return make
+
+
+@pytest.fixture
+def shared(shared_groups: Callable[[], str]) -> str:
+    return shared_groups()
