@@ -10,8 +10,9 @@ What each version added:
   v7  leader epoch (always 0)
   v8  authorized operations, when asked for: all, since there is no authorization
   v9  flexible
-  v10 topic ids in the answer;  v12 topics asked by id
+  v10 topic ids in the answer
   v11 authorized operations of the cluster are gone
+  v12 topics asked by id, without a name (before, such a topic is answered as one with an empty name)
   v13 an error for the whole answer (for clients that shall start anew; never given)
 
 A topic that is not there is made when the request and `auto.create.topics.enable` allow it, as clients
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
     from gateway.wire import MetadataRequestTopic
 
 
+NAMELESS_SINCE = 12
+"""Before this version an answer cannot leave out a name, though a request can."""
+
+
 def _refuse(request: MetadataRequest, code: int, message: str) -> MetadataResponse:
     return MetadataResponse(
         error_code=code,
@@ -63,6 +68,9 @@ async def metadata(session: Session, request: MetadataRequest) -> MetadataRespon
     if asked is None or (not asked and session.version == 0):
         topics = await broker.subjects.table.encoded(session.version, broker.node_id, operations)
     else:
+        if session.version < NAMELESS_SINCE:
+            for topic in asked:
+                topic.name = topic.name or ""
         topics = await _named(broker, asked, request.allow_auto_topic_creation, operations)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port)],
