@@ -66,7 +66,7 @@ def make_mould(
     if subject is None or topics[0].partition_data[0].index:
         return None
     buffers = ProduceRequest.encode(request, route.version)
-    if b"".join(buffers) != frame[start:]:
+    if b"".join(buffers) != frame[start:].tobytes():
         return None
     return Mould(route, log, subject, request, frame, start, start + len(buffers[0]))
 
