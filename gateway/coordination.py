@@ -27,6 +27,7 @@ from core.errors import KumquatError, StorageError
 from gateway.groups.coordinator import Coordinator
 from gateway.groups.errors import CoordinatorNotAvailable, GroupError
 from gateway.groups.members import Caller, Limits
+from gateway.groups.pattern import Pattern
 from gateway.groups.roster import Step, Ticket
 from meta.group_configs import consume_mode
 
@@ -58,6 +59,7 @@ T = TypeVar("T")
 NEVER = float("inf")
 NEEDS_ID_FROM = 4
 CAN_SKIP_FROM = 9
+STALL_SECONDS = 1.0
 
 
 class HandOut(Enum):
@@ -105,6 +107,9 @@ class Coordination:
             self._sleeps_until = self._core.deadlines.next
             with trio.move_on_at(self._sleeps_until):
                 await self._sooner.wait()
+            if trio.current_time() - self._sleeps_until > STALL_SECONDS:
+                # The whole broker stood still. Heartbeats wait to be read: read them first.
+                await trio.sleep(STALL_SECONDS)
             self._core.tick(trio.current_time())
 
     def _set_alarm(self) -> None:
@@ -160,6 +165,8 @@ class Coordination:
     async def consumer_heartbeat(
         self, session: Session, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
+        if request.subscribed_topic_regex:
+            await self._look_for(request.subscribed_topic_regex)
         before = self._core.position
         answer = self._do(
             lambda: self._core.consumer_heartbeat(request, _caller(session), trio.current_time())
@@ -167,6 +174,15 @@ class Coordination:
         if self._core.position != before:
             await self._durable()
         return answer
+
+    async def _look_for(self, pattern: str) -> None:
+        """Find the subjects that a new pattern matches, in a thread: there may be many."""
+        if pattern in self._core.patterns:
+            return
+        names = set(self.subjects.by_name)
+        matches = Pattern.of(pattern).matches
+        matching = await trio.to_thread.run_sync(lambda: set(filter(matches, names)))
+        self._core.patterns.learn(pattern, names, matching, self.subjects)
 
     async def commit(self, session: Session, request: OffsetCommitRequest) -> list[int]:
         """A code for each partition, in their order; when it is durable."""

@@ -40,6 +40,8 @@ from gateway.groups.protocol import (
     read_subscription,
 )
 from gateway.groups.roster import (
+    BEAT,
+    CLAIMED,
     DROPPED,
     HOLDING,
     JOINED,
@@ -143,9 +145,8 @@ class Classic:
         before = roster.instances.get(request.group_instance_id or "")
         if before is not None:
             old = roster.group.members[before]
-            self._members.leave(roster, old, now, "its static member came anew", heir=member.id)
-        else:
-            self._members.check_room(roster)
+            return self._members.replace(roster, old, member, now, "its static member came anew")
+        self._members.check_room(roster)
         return self._members.enter(roster, member, now)
 
     def _rejoin(
@@ -187,13 +188,14 @@ class Classic:
     def _joined(
         self, roster: Roster, presence: Presence, subscription: Subscription, now: float
     ) -> None:
-        dropped: list[int] = []
-        sids = list({*roster.group.members[presence.id].holds, *presence.phases})
-        if presence.kind == COOPERATIVE and subscription.owned is not None:
-            by_id = self._members.world.subjects.by_id
-            dropped = [sid for sid in sids if by_id[sid].name not in subscription.owned]
-        self._divisions.move(roster, presence, DROPPED, dropped, now)
-        self._divisions.move(roster, presence, JOINED, set(sids) - set(dropped), now)
+        by_id, owned = self._members.world.subjects.by_id, subscription.owned
+        sids = {*roster.group.members[presence.id].holds, *presence.phases}
+        if presence.kind != COOPERATIVE or owned is None:
+            self._divisions.move(roster, presence, JOINED, sids, now)
+            return
+        claimed = {sid for sid in sids if by_id[sid].name in owned}
+        self._divisions.move(roster, presence, CLAIMED, claimed, now)
+        self._divisions.move(roster, presence, DROPPED, sids - claimed, now)
 
     def _hold(self, roster: Roster, presence: Presence, member: Member, now: float) -> Ticket:
         until = now + min(MAX_HOLD, member.rebalance_ms / 1000)
@@ -235,8 +237,8 @@ class Classic:
         ):
             raise InconsistentGroupProtocol(f"the protocol is {member.protocol!r}")
         caller.bound[request.group_id] = member.id
-        self._divisions.move(roster, presence, WITHOUT, list(presence.phases), now)
         self._divisions.take_up(roster, presence, now)
+        self._divisions.move(roster, presence, WITHOUT, list(presence.phases), now)
         presence.syncing = False
         self._members.met(roster, member)
         if TOLD in presence.phases.values():
@@ -259,6 +261,7 @@ class Classic:
         caller.bound[request.group_id] = member.id
         if presence.syncing:
             return HeartbeatResponse()
+        self._divisions.move(roster, presence, BEAT, list(presence.phases), now)
         beat(self._members, roster, presence, now)
         if self._should_come(roster, presence, now):
             self._members.expect(roster, member, now)
@@ -271,7 +274,7 @@ class Classic:
             return True
         if TOLD in phases and now - presence.told_at > TOLD_SECONDS:
             return True
-        return any(self._divisions.entitled(roster, presence, sid) for sid in presence.topics)
+        return any(self._divisions.awaited(roster, presence, sid) for sid in presence.topics)
 
     def _known(
         self, request: SyncGroupRequest | HeartbeatRequest, now: float

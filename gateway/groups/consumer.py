@@ -45,6 +45,7 @@ JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 ASSIGNORS = ("uniform", "range")
 WAITING_MS = 500
 SILENT_BEATS = 3
+SILENT_SECONDS = 5.0
 
 Request = ConsumerGroupHeartbeatRequest
 Response = ConsumerGroupHeartbeatResponse
@@ -76,23 +77,31 @@ class Consumer:
         roster = self._members.roster(group)
         presence = roster.presences.get(request.member_id)
         if presence is not None and presence.kind == KIP_848:
-            holds = group.members[presence.id].holds
-            self._divisions.drop(roster, presence, {*holds, *presence.phases}, now)
-            self._update(roster, presence, request, now, generation=group.generation + 1)
-            presence.told, presence.owned, presence.away = None, frozenset(), False
-            return roster, presence
-        if presence is not None:
-            old = group.members[presence.id]
-            self._members.leave(roster, old, now, "it speaks KIP-848 now", heir=old.id)
-        member = self._member(roster, request, caller)
-        before = roster.instances.get(request.instance_id or "")
-        if before is not None:
-            self._replace(roster, before, member, now)
+            self._begin_anew(roster, presence, request, now)
         else:
-            self._members.check_room(roster)
-        presence = self._members.enter(roster, member, now)
+            presence = self._enter(roster, request, caller, now)
         presence.owned = frozenset()
         return roster, presence
+
+    def _begin_anew(self, roster: Roster, presence: Presence, request: Request, now: float) -> None:
+        group, member = roster.group, roster.group.members[presence.id]
+        self._divisions.drop(roster, presence, {*member.holds, *presence.phases}, now)
+        self._members.met(roster, member)
+        self._update(roster, presence, request, now, generation=group.generation + 1)
+        presence.told, presence.away = None, False
+
+    def _enter(self, roster: Roster, request: Request, caller: Caller, now: float) -> Presence:
+        member = self._member(roster, request, caller)
+        before = roster.instances.get(request.instance_id or "")
+        if before is None and member.id in roster.presences:
+            before = member.id
+        if before is None:
+            self._members.check_room(roster)
+            return self._members.enter(roster, member, now)
+        old = roster.group.members[before]
+        if old.kind == KIP_848 and not roster.presences[before].away:
+            raise UnreleasedInstance(f"{before!r} is still static member {member.instance_id!r}")
+        return self._members.replace(roster, old, member, now, "another came in its place")
 
     def _member(self, roster: Roster, request: Request, caller: Caller) -> Member:
         if request.subscribed_topic_regex:
@@ -111,13 +120,6 @@ class Consumer:
             pattern=request.subscribed_topic_regex or None,
             protocol=request.server_assignor or ASSIGNORS[0],
         )
-
-    def _replace(self, roster: Roster, before: str, member: Member, now: float) -> None:
-        """A static member comes with another id."""
-        old, presence = roster.group.members[before], roster.presences[before]
-        if old.kind == KIP_848 and not presence.away:
-            raise UnreleasedInstance(f"{before!r} is still static member {member.instance_id!r}")
-        self._members.leave(roster, old, now, "its static member came anew", heir=member.id)
 
     def _go_on(self, request: Request, now: float) -> tuple[Roster, Presence]:
         roster, member = self._find(request)
@@ -179,7 +181,7 @@ class Consumer:
             return
         else:
             presence.silent_beats += 1
-            if presence.silent_beats < SILENT_BEATS:
+            if presence.silent_beats < SILENT_BEATS or now - presence.told_at < SILENT_SECONDS:
                 return
         member = roster.group.members[presence.id]
         self._divisions.move(roster, presence, CONFIRM, member.holds.keys() - presence.owned, now)
@@ -200,7 +202,9 @@ class Consumer:
     def _answer(self, roster: Roster, presence: Presence, request: Request, now: float) -> Response:
         group = roster.group
         taken = [sid for sid, phase in presence.phases.items() if phase is TAKING]
-        self._divisions.move(roster, presence, WITHOUT, taken, now)
+        if taken:
+            presence.told_at, presence.silent_beats = now, 0
+            self._divisions.move(roster, presence, WITHOUT, taken, now)
         if self._divisions.take_up(roster, presence, now):
             member = group.members[presence.id]
             if request.member_epoch != JOIN:

@@ -87,6 +87,7 @@ class Coordinator:
         self._classic = Classic(self._members)
         self._consumer = Consumer(self._members)
         self._offsets = Offsets(self._members)
+        self.patterns = self._members.patterns
         self.commit = self._offsets.commit
         self.fetch = self._offsets.fetch
 
@@ -124,12 +125,21 @@ class Coordinator:
             member_id = self._members.give_id(request.group_id, prefix, session_ms, now)
             return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         roster = self._members.roster(group or self._ledger.make_group(request.group_id))
-        if not led:
-            return self._classic.join(roster, request, caller, now)
-        if roster.led is None:
-            self._unshare(roster.group)
-            roster.led = Led(self._members, roster, request.protocol_type)
-        return roster.led.join(request, caller, now, can_skip=can_skip)
+        try:
+            if not led:
+                return self._classic.join(roster, request, caller, now)
+            if roster.led is None:
+                self._unshare(roster.group)
+                roster.led = Led(self._members, roster, request.protocol_type)
+            return roster.led.join(request, caller, now, can_skip=can_skip)
+        finally:
+            self._tidy(roster)
+
+    def _tidy(self, roster: Roster) -> None:
+        """A group that was made for a request that was refused goes again."""
+        if roster.led is not None and not roster.led.participants:
+            roster.led = None
+        self._members.tidy(roster)
 
     def _is_to_be_led(self, group: Group | None, request: JoinGroupRequest) -> bool:
         if group is not None and self._members.roster(group).led is not None:
@@ -202,12 +212,17 @@ class Coordinator:
     ) -> ConsumerGroupHeartbeatResponse:
         if self._led(request.group_id) is not None:
             raise GroupIdNotFound(f"{request.group_id!r} is no group of consumers")
-        return self._consumer.heartbeat(request, caller, now)
+        try:
+            return self._consumer.heartbeat(request, caller, now)
+        finally:
+            group = self.groups.by_name.get(request.group_id)
+            if group is not None and not group.members:
+                self._tidy(self._members.roster(group))
 
     def _led(self, group_id: str) -> Led | None:
         check_group_id(group_id)
         group = self.groups.by_name.get(group_id)
-        return None if group is None else self._members.roster(group).led
+        return None if group is None else self.led(group)
 
     def _unshare(self, group: Group) -> None:
         """A led group reads plain offsets: from the lowest that is not acked, though some above are."""
@@ -248,6 +263,7 @@ class Coordinator:
         if kind == TIMER:
             if key[2] in roster.divisions:
                 self._divisions.advance(roster, key[2], now)
+                self._members.tidy(roster)
         elif roster.led is not None:
             if kind == BARRIER:
                 roster.led.time_out(now)
@@ -271,16 +287,12 @@ class Coordinator:
         """Take over what the action log knows."""
         self._mend()
         for group in list(self.groups.by_id.values()):
-            if not group.members:
-                continue
-            roster = self._members.roster(group)
+            shares = any(progress.shared for progress in group.progress.values())
             if is_led(group):
+                roster = self._members.roster(group)
                 roster.led = Led.restored(self._members, roster, now)
-                continue
-            for member in group.members.values():
-                self._members.resume(roster, member, now)
-            for presence in list(roster.presences.values()):
-                self._members.resubscribe(roster, presence, now)
+            elif group.members or shares:
+                self._members.resume(self._members.roster(group), now)
 
     def _mend(self) -> None:
         groups, known = self.groups, self._world.subjects.by_id

@@ -35,6 +35,7 @@ from gateway.groups.roster import (
     HOLDING,
     KEEP,
     MOVES,
+    STALE,
     TAKE,
     Division,
     Event,
@@ -106,8 +107,14 @@ class Divisions:
 
     def entitled(self, roster: Roster, presence: Presence, sid: int) -> bool:
         """Whether it may take the subject up now."""
-        if self.phase(roster, presence, sid) is not FREE or sid not in presence.topics:
-            return False
+        return self.phase(roster, presence, sid) is FREE and self._is_for(roster, presence, sid)
+
+    def awaited(self, roster: Roster, presence: Presence, sid: int) -> bool:
+        """Whether there is something for it: it may take the subject up, or could if it were not stale."""
+        phase = self.phase(roster, presence, sid)
+        return phase in (FREE, STALE) and self._is_for(roster, presence, sid)
+
+    def _is_for(self, roster: Roster, presence: Presence, sid: int) -> bool:
         division = roster.divisions[sid]
         if division.step is OWNED:
             return division.owner == presence.id
@@ -164,26 +171,30 @@ class Divisions:
         holds = roster.group.members[presence.id].holds
         self._let_go(roster, presence, [sid for sid in sids if sid in holds], now)
 
-    def subscribe(self, roster: Roster, presence: Presence, topics: set[int], now: float) -> None:
-        """These are the subjects of a member now."""
+    def enrol(self, roster: Roster, presence: Presence, topics: set[int]) -> set[int]:
+        """These are the subjects of a member now; gives those to be looked at."""
         before, presence.topics = presence.topics, topics
         for sid in before - topics:
             roster.divisions[sid].subscribers.pop(presence.id, None)
         for sid in topics - before:
             roster.division(sid).subscribers[presence.id] = presence
-        for sid in before ^ topics:
-            self.advance(roster, sid, now)
-        self._spread(roster, presence, topics - before, now)
+        return before ^ topics
 
-    def leave(
-        self, roster: Roster, presence: Presence, now: float, heir: str | None = None
-    ) -> None:
-        """A member is gone. Its owned subjects go to `heir`, if there is one."""
+    def subscribe(self, roster: Roster, presence: Presence, topics: set[int], now: float) -> None:
+        """Likewise, and what comes of it."""
+        changed = self.enrol(roster, presence, topics)
+        for sid in changed:
+            self.advance(roster, sid, now)
+        self._spread(roster, presence, changed & topics, now)
+
+    def leave(self, roster: Roster, presence: Presence, heir: str | None = None) -> set[int]:
+        """A member is gone. Its owned subjects go to `heir`, if there is one. Gives those to look at."""
         group = roster.group
         held = list(group.members[presence.id].holds)
         self._ledger.remove(group, group.members[presence.id])
         del roster.presences[presence.id]
-        for sid in {*held, *presence.topics}:
+        sids = {*held, *presence.topics}
+        for sid in sids:
             division = roster.division(sid)
             division.subscribers.pop(presence.id, None)
             division.plain.discard(presence.id)
@@ -191,9 +202,13 @@ class Divisions:
             if division.owner == presence.id:
                 self._own(roster, division, heir)
         roster.owned.pop(presence.id, None)
-        for sid in {*held, *presence.topics}:
+        return sids
+
+    def look_at(self, roster: Roster, sids: Iterable[int], now: float) -> None:
+        """Some of these subjects were let go of."""
+        for sid in sids:
             self.advance(roster, sid, now)
-            self._world.changed(group, sid)
+            self._world.changed(roster.group, sid)
 
     def forget(self, roster: Roster, sid: int) -> None:
         """The subject was deleted; nothing durable is left of it."""
@@ -270,9 +285,7 @@ class Divisions:
             division.pull.discard(presence.id)
             presence.grants.pop(sid, None)
             presence.expecting.pop(sid, None)
-        for sid in sids:
-            self.advance(roster, sid, now)
-            self._world.changed(group, sid)
+        self.look_at(roster, sids, now)
 
     def _wants_pull(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
         division, name = roster.divisions[sid], roster.group.name

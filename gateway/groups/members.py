@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
-from gateway.groups.pattern import Pattern
-from gateway.groups.protocol import LED
-from gateway.groups.roster import Presence, Roster
+from gateway.groups.pattern import Patterns
+from gateway.groups.protocol import EAGER, LED
+from gateway.groups.roster import Phase, Presence, Roster
 
 if TYPE_CHECKING:
     from core.delivery.state import Group, Member
@@ -88,6 +88,7 @@ class Members:
         self._by_topic: defaultdict[str, set[int]] = defaultdict(set)
         """Topic name → ids of groups with a member that is, or once was, subscribed to it."""
         self._by_pattern: set[int] = set()
+        self.patterns = Patterns()
 
     # --- finding ---------------------------------------------------------------------------------
 
@@ -132,17 +133,33 @@ class Members:
         logger.info("member %s joined group %s", member.id, roster.group.name)
         return presence
 
-    def resume(self, roster: Roster, member: Member, now: float) -> None:
-        """A member that was there when the broker stopped."""
-        presence = roster.presences[member.id] = Presence(member.id, member.kind)
-        if member.instance_id is not None:
-            roster.instances[member.instance_id] = member.id
-        for sid, slot in member.holds.items():
-            division = roster.division(sid)
-            (division.pull if slot else division.plain).add(member.id)
-            if slot:
-                presence.expecting[sid] = BELIEVED_BEATS
-        self.touch(roster, member, now)
+    def replace(self, roster: Roster, old: Member, new: Member, now: float, why: str) -> Presence:
+        """A new member in the place of an old one, which is fenced."""
+        sids = self._remove(roster, old, why, heir=new.id)
+        presence = self.enter(roster, new, now)
+        self.divisions.look_at(roster, sids, now)
+        return presence
+
+    def resume(self, roster: Roster, now: float) -> None:
+        """All members that were there when the broker stopped."""
+        for member in roster.group.members.values():
+            presence = roster.presences[member.id] = Presence(member.id, member.kind)
+            if member.instance_id is not None:
+                roster.instances[member.instance_id] = member.id
+            for sid, slot in member.holds.items():
+                division = roster.division(sid)
+                (division.pull if slot else division.plain).add(member.id)
+                if slot:
+                    presence.expecting[sid] = 1
+            self.divisions.enrol(roster, presence, self._topics(roster, presence))
+            if member.kind == EAGER:  # it may be between a JoinGroup and a SyncGroup
+                presence.phases = dict.fromkeys(presence.topics - member.holds.keys(), Phase.STALE)
+            self.touch(roster, member, now)
+        for sid, progress in roster.group.progress.items():
+            if progress.shared:
+                roster.division(sid)
+        for sid in list(roster.divisions):
+            self.divisions.advance(roster, sid, now)
 
     def touch(self, roster: Roster, member: Member, now: float) -> None:
         """A sign of life."""
@@ -177,17 +194,20 @@ class Members:
 
     def resubscribe(self, roster: Roster, presence: Presence, now: float) -> None:
         """Find the subjects that a member's subscription means now."""
+        self.divisions.subscribe(roster, presence, self._topics(roster, presence), now)
+
+    def _topics(self, roster: Roster, presence: Presence) -> set[int]:
         member, by_name = roster.group.members[presence.id], self.world.subjects.by_name
         for name in member.subscription:
             self._by_topic[name].add(roster.group.id)
         topics = {by_name[name].id for name in member.subscription if name in by_name}
         if member.pattern is not None:
             self._by_pattern.add(roster.group.id)
-            matches = Pattern.of(member.pattern).matches
-            topics.update(subject.id for name, subject in by_name.items() if matches(name))
-        self.divisions.subscribe(roster, presence, topics, now)
+            topics.update(self.patterns.found(member.pattern, self.world.subjects))
+        return topics
 
     def subject_added(self, subject: Subject, now: float) -> None:
+        matching = self.patterns.added(subject)
         for gid in self._by_topic.get(subject.name, set()) | self._by_pattern:
             roster = self._alive(gid)
             if roster is None:
@@ -196,13 +216,12 @@ class Members:
                 continue
             for presence in list(roster.presences.values()):
                 member = roster.group.members[presence.id]
-                if subject.name in member.subscription or (
-                    member.pattern is not None and Pattern.of(member.pattern).matches(subject.name)
-                ):
+                if subject.name in member.subscription or member.pattern in matching:
                     topics = presence.topics | {subject.id}
                     self.divisions.subscribe(roster, presence, topics, now)
 
     def subject_removed(self, sid: int) -> None:
+        self.patterns.removed(sid)
         for roster in self.rosters.values():
             self.divisions.forget(roster, sid)
 
@@ -212,30 +231,33 @@ class Members:
 
     # --- going -----------------------------------------------------------------------------------
 
-    def leave(
-        self, roster: Roster, member: Member, now: float, why: str, heir: str | None = None
-    ) -> None:
-        """A member is gone, with all that it held. `heir`: a static member's next id."""
+    def leave(self, roster: Roster, member: Member, now: float, why: str) -> None:
+        """A member is gone, with all that it held."""
+        self.divisions.look_at(roster, self._remove(roster, member, why), now)
+        self.tidy(roster)
+
+    def _remove(
+        self, roster: Roster, member: Member, why: str, heir: str | None = None
+    ) -> set[int]:
         gid = roster.group.id
         presence = roster.presences[member.id]
         for kind in (SESSION, REBALANCE, HOLD):
             self.deadlines.drop((kind, gid, member.id))
         if member.instance_id is not None and roster.instances.get(member.instance_id) == member.id:
             del roster.instances[member.instance_id]
-        self.divisions.leave(roster, presence, now, heir)
+        sids = self.divisions.leave(roster, presence, heir)
         if presence.ticket is not None:
             presence.ticket.resolve(UnknownMember(why))
         logger.info("member %s left group %s: %s", member.id, roster.group.name, why)
-        if heir is None:
-            self.tidy(roster)
+        return sids
 
     def tidy(self, roster: Roster) -> None:
-        """Forget what nobody needs of a group without members."""
+        """Forget what nobody needs of a group without members. What it shares has a timer to watch."""
         group = roster.group
         if group.members or roster.led is not None:
             return
         self.ledger.forget_if_empty(group)
-        if group.id not in self.ledger.groups.by_id:
+        if not any(progress.shared for progress in group.progress.values()):
             self.rosters.pop(group.id, None)
 
 

@@ -68,7 +68,7 @@ class Commit:
 
     codes: list[int] = field(default_factory=list)
     changes: list[Action] = field(default_factory=list)
-    touched: list[int] = field(default_factory=list)
+    touched: set[int] = field(default_factory=set)
     """Subjects whose division is to be looked at anew."""
 
 
@@ -91,10 +91,9 @@ class Offsets:
             for asked in topic.partitions:
                 done.codes.append(self._commit_one(done, group, member, subject, asked))
         self._members.ledger.append(done.changes)
-        roster = self._members.roster(group)
-        for sid in done.touched:
-            self._members.world.changed(group, sid)
-            if sid in roster.divisions:
+        roster = self._members.rosters.get(group.id)
+        if roster is not None:
+            for sid in roster.divisions.keys() & done.touched:
                 self._members.divisions.advance(roster, sid, now)
         return done.codes
 
@@ -155,7 +154,7 @@ class Offsets:
                 done.changes.append((actions.DROP, group.id, subject.id))
             done.changes.append((actions.COMMIT, group.id, subject.id, *wanted))
             if shared or progress is None or progress.position is None:
-                done.touched.append(subject.id)
+                done.touched.add(subject.id)
         return ErrorCode.NONE
 
     def _ack(self, done: Commit, group: Group, sid: int, slot: int, pull: int) -> None:
@@ -165,7 +164,7 @@ class Offsets:
             done.changes.append(action)
             division = self._members.roster(group).divisions.get(sid)
             if division is not None and division.step is DRAINING:
-                done.touched.append(sid)
+                done.touched.add(sid)
 
     # --- positions -------------------------------------------------------------------------------
 

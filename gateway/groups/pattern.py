@@ -4,14 +4,22 @@ A client's pattern must not be able to stop the broker, and Python's `re` can ta
 So the graph of the expression (pattern_parser.py) is walked with sets of nodes, and each set that
 turns up is remembered with where each character leads from it: soon a name costs one dictionary
 look-up a character. The whole name has to match, as in Kafka.
+
+`Patterns` keeps what each pattern has found among the subjects, so that all are gone through once for
+a pattern. With many subjects that takes a while: the running broker does it in a thread, before it is
+needed.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from gateway.groups.errors import InvalidRegularExpression
 from gateway.groups.pattern_parser import Parser, PatternError
+
+if TYPE_CHECKING:
+    from core.logs.subject import Subject, Subjects
 
 MAX_STATES = 2_000
 MAX_LENGTH = 10_000
@@ -84,3 +92,42 @@ class Pattern:
             if node.reads is None and (not node.anchor or node.anchor in anchors):
                 reached += node.following
         return frozenset(seen)
+
+
+class Patterns:
+    """What patterns in use have found."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, set[int]] = {}
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._found
+
+    def found(self, text: str, subjects: Subjects) -> set[int]:
+        """The ids of the subjects that match. Raises InvalidRegularExpression."""
+        found = self._found.get(text)
+        if found is None:
+            matches = Pattern.of(text).matches
+            found = {subject.id for name, subject in subjects.by_name.items() if matches(name)}
+            self._found[text] = found
+        return found
+
+    def learn(self, text: str, names: set[str], matching: set[str], subjects: Subjects) -> None:
+        """Among these names those matched; the subjects may have changed since."""
+        matches = Pattern.of(text).matches
+        self._found[text] = {
+            subject.id
+            for name, subject in subjects.by_name.items()
+            if name in matching or (name not in names and matches(name))
+        }
+
+    def added(self, subject: Subject) -> set[str]:
+        """A new subject; gives the patterns that match it."""
+        matching = {text for text in self._found if Pattern.of(text).matches(subject.name)}
+        for text in matching:
+            self._found[text].add(subject.id)
+        return matching
+
+    def removed(self, sid: int) -> None:
+        for found in self._found.values():
+            found.discard(sid)

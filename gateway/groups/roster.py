@@ -7,6 +7,7 @@ taken away is simply decided upon anew.
     FREE     not held, may be given
     STALE    not held, but the client may still remember a position: it must first be told an assignment
              without the subject (kafka-python keeps the position of what it gets again)
+    RINSED   likewise; it was told, and has yet to show by a heartbeat that the answer has come
     HELD     held
     TAKING   held, to be taken away; the client does not know yet
     TOLD     held; the client was told an assignment without it and has yet to confirm
@@ -17,6 +18,8 @@ asked to come by answering its heartbeat REBALANCE_IN_PROGRESS.
     KEEP     not after all
     JOINED   the member sent a JoinGroup. An eager one has dropped all that it held, having committed
     DROPPED  likewise, and it said that it does not hold this one (cooperative clients list what they hold)
+    CLAIMED  likewise, and it said that it does: it has not got the answer that told it to let go
+    BEAT     it sent a heartbeat in its generation
     WITHOUT  it was answered an assignment in which the subject is not
     CONFIRM  a KIP-848 member reported what it owns, and this is not in it
 Where a move leads from HELD, TAKING or TOLD to FREE or STALE, the member *lets go*: until then its
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 class Phase(Enum):
     FREE = auto()
     STALE = auto()
+    RINSED = auto()
     HELD = auto()
     TAKING = auto()
     TOLD = auto()
@@ -51,12 +55,14 @@ class Event(Enum):
     KEEP = auto()
     JOINED = auto()
     DROPPED = auto()
+    CLAIMED = auto()
+    BEAT = auto()
     WITHOUT = auto()
     CONFIRM = auto()
 
 
-FREE, STALE, HELD, TAKING, TOLD = Phase
-TAKE, KEEP, JOINED, DROPPED, WITHOUT, CONFIRM = Event
+FREE, STALE, RINSED, HELD, TAKING, TOLD = Phase
+TAKE, KEEP, JOINED, DROPPED, CLAIMED, BEAT, WITHOUT, CONFIRM = Event
 HOLDING = frozenset({HELD, TAKING, TOLD})
 
 MOVES: dict[tuple[str, Phase, Event], Phase] = {
@@ -64,28 +70,33 @@ MOVES: dict[tuple[str, Phase, Event], Phase] = {
     (EAGER, TAKING, TAKE): TAKING,
     (EAGER, HELD, KEEP): HELD,
     (EAGER, TAKING, KEEP): HELD,
-    (EAGER, FREE, JOINED): FREE,
     (EAGER, STALE, JOINED): STALE,
+    (EAGER, RINSED, JOINED): STALE,
     (EAGER, HELD, JOINED): HELD,
     (EAGER, TAKING, JOINED): STALE,
-    (EAGER, FREE, WITHOUT): FREE,
-    (EAGER, STALE, WITHOUT): FREE,
-    (EAGER, TAKING, WITHOUT): FREE,
+    (EAGER, STALE, WITHOUT): RINSED,
+    (EAGER, RINSED, WITHOUT): RINSED,
+    (EAGER, TAKING, WITHOUT): RINSED,
+    (EAGER, STALE, BEAT): STALE,
+    (EAGER, RINSED, BEAT): FREE,
+    (EAGER, TAKING, BEAT): TAKING,
     (COOPERATIVE, HELD, TAKE): TAKING,
     (COOPERATIVE, TAKING, TAKE): TAKING,
     (COOPERATIVE, TOLD, TAKE): TOLD,
     (COOPERATIVE, HELD, KEEP): HELD,
     (COOPERATIVE, TAKING, KEEP): HELD,
     (COOPERATIVE, TOLD, KEEP): TOLD,
-    (COOPERATIVE, FREE, JOINED): FREE,
     (COOPERATIVE, HELD, JOINED): HELD,
     (COOPERATIVE, TAKING, JOINED): TAKING,
     (COOPERATIVE, TOLD, JOINED): FREE,
-    (COOPERATIVE, FREE, DROPPED): FREE,
     (COOPERATIVE, HELD, DROPPED): HELD,
     (COOPERATIVE, TAKING, DROPPED): FREE,
     (COOPERATIVE, TOLD, DROPPED): FREE,
-    (COOPERATIVE, FREE, WITHOUT): FREE,
+    (COOPERATIVE, HELD, CLAIMED): HELD,
+    (COOPERATIVE, TAKING, CLAIMED): TAKING,
+    (COOPERATIVE, TOLD, CLAIMED): TAKING,
+    (COOPERATIVE, TAKING, BEAT): TAKING,
+    (COOPERATIVE, TOLD, BEAT): TOLD,
     (COOPERATIVE, TAKING, WITHOUT): TOLD,
     (COOPERATIVE, TOLD, WITHOUT): TOLD,
     (KIP_848, HELD, TAKE): TAKING,
@@ -94,7 +105,6 @@ MOVES: dict[tuple[str, Phase, Event], Phase] = {
     (KIP_848, HELD, KEEP): HELD,
     (KIP_848, TAKING, KEEP): HELD,
     (KIP_848, TOLD, KEEP): TOLD,
-    (KIP_848, FREE, WITHOUT): FREE,
     (KIP_848, TAKING, WITHOUT): TOLD,
     (KIP_848, TOLD, WITHOUT): TOLD,
     (KIP_848, HELD, CONFIRM): HELD,

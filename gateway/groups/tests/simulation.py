@@ -1,0 +1,506 @@
+"""A broker of nothing but groups, and clients that do what real ones were seen to do (sharing.md).
+
+`Simulation` is the world around a Coordinator: subjects, a clock, an action log in a list, and a
+delivery that hands out a few messages at a time. `restart` builds all of it anew from the list.
+Clients take one step at a time:
+
+- Eager: commits, then JoinGroup. `keeps=True`: like kafka-python, does not ask OffsetFetch for what
+  it gets again
+- Cooperative: JoinGroup at once, says what it owns; what it loses it commits in the new generation;
+  then joins again
+- Modern: KIP-848
+
+A client *handles* a message the moment it reads it. `handled` counts how often each was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from core.delivery import actions, engine
+from core.delivery.actions import Action
+from core.delivery.ranges import Range
+from core.delivery.state import JUMP, Groups, split_offset
+from core.errors import KumquatError
+from core.logs.subject import Subject, SubjectConfig, Subjects
+from gateway.groups.coordinator import Coordinator
+from gateway.groups.errors import GroupError, StaleMemberEpoch, UnknownMember
+from gateway.groups.members import Caller, Limits
+from gateway.groups.roster import Step, Ticket
+from gateway.wire import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OwnedTopicPartitions,
+    SubscriptionTopicPartition,
+    SyncGroupRequest,
+)
+from gateway.wire.codes import ErrorCode
+from meta.group_configs import GroupConfig, effective_group
+
+GROUP = "g"
+SESSION_MS, REBALANCE_MS, HEARTBEAT = 10_000, 30_000, 3.0
+LIMITS = Limits(
+    min_session_ms=1,
+    max_session_ms=1_000_000,
+    max_size=1_000,
+    initial_delay_ms=0,
+    consumer_session_ms=SESSION_MS,
+    consumer_heartbeat_ms=5_000,
+)
+
+
+class Simulation:
+    def __init__(self, *topics: str, **configs: str) -> None:
+        self.now = 1000.0
+        self.subjects = Subjects(SubjectConfig(1, -1, -1))
+        self.configs = {"auto.exclusive.after.ms": "20000"} | configs
+        self.log: list[Action] = []
+        self.synced = 0
+        self.handled: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self.excused: defaultdict[str, set[int]] = defaultdict(set)
+        """Messages that may be handled twice: who had read them was killed, or thrown out."""
+        self._begin(Groups())
+        for topic in topics:
+            self.create(topic)
+
+    # --- the world -------------------------------------------------------------------------------
+
+    def config(self, group: str) -> GroupConfig:
+        return effective_group(self.configs)
+
+    def mode(self, group: str, sid: int) -> str:
+        return self.config(group).consume_mode
+
+    def changed(self, group: object, sid: int) -> None:
+        pass
+
+    def _append(self, changes: object) -> int:
+        for action in changes:  # type: ignore[attr-defined]
+            self.groups.apply(action)
+            self.log.append(action)
+        return len(self.log)
+
+    def _begin(self, groups: Groups) -> None:
+        self.groups = groups
+        self.coordinator = Coordinator(groups, self._append, self, LIMITS)
+        self.coordinator.start(self.now)
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    def create(self, topic: str) -> Subject:
+        sid = self.subjects.next_id
+        subject = self.subjects.add(sid, sid.to_bytes(16, "big"), topic)
+        self.coordinator.subject_added(subject, self.now)
+        return subject
+
+    def delete(self, topic: str) -> None:
+        subject = self.subjects.by_name[topic]
+        self.subjects.remove(subject)
+        self.coordinator.subject_removed(subject.id)
+
+    def produce(self, topic: str, count: int) -> None:
+        subject = self.subjects.by_name[topic]
+        subject.high_watermark += count
+        subject.next_sequence += count
+
+    def restart(self) -> None:
+        """As after kill -9."""
+        groups = Groups()
+        for action in self.log:
+            groups.apply(action)
+        jump = (actions.JUMP, JUMP)
+        groups.apply(jump)
+        self.log.append(jump)
+        self._begin(groups)
+
+    def pass_time(self, seconds: float) -> None:
+        until = self.now + seconds
+        while (following := self.coordinator.deadlines.next) <= until:
+            self.now = max(self.now, following)
+            self.coordinator.tick(self.now)
+        self.now = until
+
+    def set_mode(self, mode: str) -> None:
+        self.configs["consume.mode"] = mode
+        self.coordinator.config_changed(GROUP, None, self.now)
+
+    # --- delivery --------------------------------------------------------------------------------
+
+    def read(self, topic: str, offset: int, most: int) -> tuple[list[int], int]:
+        """Sequences, and where the reader goes on."""
+        subject = self.subjects.by_name[topic]
+        slot, pull = split_offset(offset)
+        if not slot:
+            end = max(offset, min(offset + most, subject.high_watermark))
+            return list(range(offset, end)), end
+        found = self.groups.slots.get(subject.id, {}).get(slot)
+        if found is None or not engine.owns(found[1], pull):
+            return [], offset
+        group, log = found
+        if not engine.leases_from(log, pull):
+            self._hand_out(group.id, subject, slot, most)
+        leases = engine.leases_from(log, pull)
+        if not leases:
+            return [], offset
+        lease = leases[0]
+        count = min(most, lease.size)
+        sequences = list(range(lease.first, lease.first + count))
+        return sequences, slot << 48 | (lease.pull + count)
+
+    def _hand_out(self, gid: int, subject: Subject, slot: int, most: int) -> None:
+        group = self.groups.by_id[gid]
+        progress, step = group.progress[subject.id], self.coordinator.step(group, subject.id)
+        given: list[Range] = []
+        if step in (Step.SHARING, Step.DRAINING):
+            given = list(progress.redelivery.parts(most, 1))
+        if not given and step is Step.SHARING and progress.cursor < subject.high_watermark:
+            left = subject.high_watermark - progress.cursor
+            given = [Range(progress.cursor, min(most, left), 1)]
+        if given:
+            log = progress.pull_logs[slot]
+            self._append([engine.pull_action(gid, subject.id, log, given)])
+
+    # --- what must always hold -------------------------------------------------------------------
+
+    def check(self) -> None:
+        for group in self.groups.by_id.values():
+            holders: defaultdict[int, list[int]] = defaultdict(list)
+            for member in group.members.values():
+                for sid, slot in member.holds.items():
+                    holders[sid].append(slot)
+                    if slot:
+                        assert group.progress[sid].pull_logs[slot].member_id == member.id
+            for sid, slots in holders.items():
+                if 0 in slots:
+                    assert slots == [0], f"subject {sid} is held as {slots}"
+                    assert sid not in group.progress or not group.progress[sid].shared
+            for sid, progress in group.progress.items():
+                logs = progress.pull_logs
+                assert sorted(logs) == sorted(s for s in holders[sid] if s), "a slot nobody holds"
+
+
+@dataclass
+class Client:
+    world: Simulation
+    name: str
+    topics: list[str]
+    positions: dict[str, int | None] = field(default_factory=dict)
+    """Assigned topics; None: it has to ask where to begin."""
+    committed: dict[str, int] = field(default_factory=dict)
+    uncommitted: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    member_id: str = ""
+    generation: int = -1
+    next_beat: float = 0.0
+    caller: Caller = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self.caller = Caller("client", "/127.0.0.1", {})
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self.world.coordinator
+
+    def step(self) -> None:
+        """Do the next thing that is due."""
+        raise NotImplementedError
+
+    def broker_restarted(self) -> None:
+        self.reconnect()
+
+    def read(self, most: int) -> None:
+        """Ask for positions that are missing, then read and handle."""
+        self.world.check()
+        for topic, position in list(self.positions.items()):
+            if position is None:
+                position = self._ask(topic)
+            if position is None or topic not in self.world.subjects.by_name:
+                continue
+            self._check_space(topic, position)
+            handled, self.positions[topic] = self.world.read(topic, position, most)
+            self.uncommitted[topic] += handled
+            self.world.handled[topic].update(handled)
+
+    def _check_space(self, topic: str, position: int) -> None:
+        group = self.world.groups.by_name.get(GROUP)
+        sid = self.world.subjects.by_name[topic].id
+        progress = group.progress.get(sid) if group is not None else None
+        is_member = group is not None and self.member_id in group.members
+        if is_member and progress is not None and progress.shared:
+            assert position >> 48, f"{self.name} slipped onto plain offset {position}"
+
+    def _ask(self, topic: str) -> int | None:
+        (found,) = self.coordinator.fetch(GROUP, None, -1, [(topic, [0])], self.caller)
+        if found.error_code:
+            return None
+        return max(found.offset, 0)
+
+    def commit(self) -> None:
+        topics = {t: p for t, p in self.positions.items() if p is not None}
+        self._commit(topics)
+
+    def _commit(self, positions: dict[str, int]) -> None:
+        if not positions:
+            return
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=self.generation,
+            member_id=self.member_id,
+            topics=[
+                OffsetCommitRequestTopic(topic, [OffsetCommitRequestPartition(0, offset)])
+                for topic, offset in positions.items()
+            ],
+        )
+        try:
+            self.coordinator.commit(request, self.caller, self.world.now)
+        except GroupError:
+            return
+        for topic in positions:
+            self.uncommitted.pop(topic, None)
+
+    def lost(self) -> None:
+        """What it had read and not committed may be handled by others."""
+        for topic, sequences in self.uncommitted.items():
+            self.world.excused[topic].update(sequences)
+        self.uncommitted.clear()
+        self.positions.clear()
+
+    def leave(self) -> None:
+        raise NotImplementedError
+
+    def call(self, request: object, method: str) -> object:
+        """The answer, or the code of an error."""
+        try:
+            return getattr(self.coordinator, method)(request, self.caller, self.world.now)
+        except KumquatError as error:
+            return ErrorCode(error.error_code)
+
+
+@dataclass
+class Classic(Client):
+    protocol: str = "range"
+    keeps: bool = False
+    state: str = "out"
+    """out, joining (its JoinGroup is held), joined, in"""
+    ticket: Ticket | None = None
+    kept: dict[str, int | None] = field(default_factory=dict)
+
+    @property
+    def cooperative(self) -> bool:
+        return self.protocol == "cooperative-sticky"
+
+    def broker_restarted(self) -> None:
+        super().broker_restarted()
+        if self.state == "joining":
+            self.state, self.ticket = "out", None
+
+    def step(self) -> None:
+        if self.state == "out":
+            self._join()
+        elif self.state == "joining":
+            assert self.ticket is not None
+            if self.ticket.answer is not None:
+                self._joined(self.ticket.answer)
+        elif self.state == "joined":
+            self._sync()
+        elif self.world.now >= self.next_beat:
+            self._beat()
+
+    def _join(self) -> None:
+        owned = [
+            SubscriptionTopicPartition(topic, [0]) for topic in self.positions if self.cooperative
+        ]
+        metadata = ConsumerProtocolSubscription(topics=self.topics, owned_partitions=owned)
+        data = b"\0\1" + b"".join(ConsumerProtocolSubscription.encode(metadata, 1))
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(self.protocol, data)],
+        )
+        try:
+            answer = self.coordinator.join(
+                request, self.caller, self.world.now, needs_id=True, can_skip=False
+            )
+        except GroupError as error:
+            self._failed(error.error_code)
+            return
+        if isinstance(answer, Ticket):
+            self.state, self.ticket = "joining", answer
+        else:
+            self._joined(answer)
+
+    def _joined(self, answer: object) -> None:
+        self.ticket = None
+        if isinstance(answer, GroupError):
+            self._failed(answer.error_code)
+            return
+        code = answer.error_code  # type: ignore[attr-defined]
+        self.member_id = answer.member_id  # type: ignore[attr-defined]
+        if code:
+            assert code == ErrorCode.MEMBER_ID_REQUIRED
+            self.state = "out"
+            return
+        self.generation = answer.generation_id  # type: ignore[attr-defined]
+        self.state = "joined"
+
+    def _sync(self) -> None:
+        answer = self.call(
+            SyncGroupRequest(
+                group_id=GROUP, generation_id=self.generation, member_id=self.member_id
+            ),
+            "sync",
+        )
+        if isinstance(answer, ErrorCode):
+            self._failed(answer)
+            return
+        data = answer.assignment  # type: ignore[attr-defined]
+        decoded, _ = ConsumerProtocolAssignment.decode(data, 0, 2)
+        topics = {part.topic for part in decoded.assigned_partitions}
+        self.state, self.next_beat = "in", self.world.now + HEARTBEAT
+        if self.cooperative:
+            self._reconcile(topics)
+        else:
+            kept = self.kept if self.keeps else {}
+            self.positions = {topic: kept.get(topic) for topic in topics}
+
+    def _reconcile(self, topics: set[str]) -> None:
+        revoked = {t: p for t, p in self.positions.items() if t not in topics}
+        self._commit({t: p for t, p in revoked.items() if p is not None})
+        for topic in revoked:
+            del self.positions[topic]
+        for topic in topics:
+            self.positions.setdefault(topic, None)
+        if revoked:
+            self.state = "out"
+
+    def _beat(self) -> None:
+        self.next_beat = self.world.now + HEARTBEAT
+        answer = self.call(
+            HeartbeatRequest(
+                group_id=GROUP, generation_id=self.generation, member_id=self.member_id
+            ),
+            "heartbeat",
+        )
+        code = answer if isinstance(answer, ErrorCode) else answer.error_code  # type: ignore[attr-defined]
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._rejoin()
+        elif code:
+            self._failed(code)
+
+    def _rejoin(self) -> None:
+        if not self.cooperative:
+            self.commit()
+            self.kept, self.positions = self.positions, {}
+        self.state = "out"
+        self._join()
+
+    def _failed(self, code: int) -> None:
+        assert code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.REBALANCE_IN_PROGRESS,
+        ), code
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        self.kept = {}
+        self.lost()
+        self.state = "out"
+
+    def leave(self) -> None:
+        if self.state == "in":
+            self.commit()
+        self.lost()
+        if self.member_id:
+            with contextlib.suppress(GroupError):
+                self.coordinator.leave(GROUP, self.member_id, None, self.caller, self.world.now)
+
+
+@dataclass
+class Modern(Client):
+    """KIP-848. `explicit`: names itself in OffsetFetch, as Java does; librdkafka does not."""
+
+    explicit: bool = False
+    epoch: int = 0
+    owned: list[str] = field(default_factory=list)
+    target: set[str] = field(default_factory=set)
+
+    def step(self) -> None:
+        if self.world.now < self.next_beat and self.epoch:
+            return
+        self.member_id = self.member_id or f"m-{self.name}"
+        reported = sorted(self.positions)
+        by_name = self.world.subjects.by_name
+        partitions = [
+            OwnedTopicPartitions(by_name[t].topic_id, [0]) for t in reported if t in by_name
+        ]
+        joining = self.epoch == 0
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=REBALANCE_MS if joining else -1,
+            subscribed_topic_names=self.topics if joining else None,
+            topic_partitions=partitions if joining or reported != self.owned else None,
+        )
+        self.owned = reported
+        answer = self.call(request, "consumer_heartbeat")
+        if isinstance(answer, ErrorCode):
+            assert answer in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH), answer
+            self.epoch, self.generation = 0, -1
+            self.lost()
+            self.owned = []
+            return
+        self.epoch = self.generation = answer.member_epoch  # type: ignore[attr-defined]
+        interval = answer.heartbeat_interval_ms  # type: ignore[attr-defined]
+        self.next_beat = self.world.now + interval / 1000
+        assignment = answer.assignment  # type: ignore[attr-defined]
+        if assignment is not None:
+            names = {s.topic_id: s.name for s in self.world.subjects}
+            self._reconcile({names[p.topic_id] for p in assignment.topic_partitions})
+
+    def _reconcile(self, topics: set[str]) -> None:
+        revoked = {t: p for t, p in self.positions.items() if t not in topics}
+        self._commit({t: p for t, p in revoked.items() if p is not None})
+        for topic in revoked:
+            del self.positions[topic]
+            self.next_beat = 0.0
+        for topic in topics:
+            if topic not in self.positions:
+                self.positions[topic] = None
+                self.next_beat = 0.0
+
+    def _ask(self, topic: str) -> int | None:
+        if not self.explicit:
+            return super()._ask(topic)
+        try:
+            (found,) = self.coordinator.fetch(
+                GROUP, self.member_id, self.epoch, [(topic, [0])], self.caller
+            )
+        except (StaleMemberEpoch, UnknownMember):
+            return None
+        return None if found.error_code else max(found.offset, 0)
+
+    def leave(self) -> None:
+        self.commit()
+        self.lost()
+        if self.epoch:
+            self.call(
+                ConsumerGroupHeartbeatRequest(
+                    group_id=GROUP, member_id=self.member_id, member_epoch=-1
+                ),
+                "consumer_heartbeat",
+            )
