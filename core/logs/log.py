@@ -54,6 +54,9 @@ from core.logs.writer import Writer
 
 log = logging.getLogger("kumquat.log")
 
+ROLL_RETRY_MS = 1_000
+"""How long a segment that could not be begun is not tried again: each try costs a sync of the folder."""
+
 Callback = Callable[[KumquatError | None], None]
 
 
@@ -77,6 +80,7 @@ class MessageLog:
         self._preamble: list[Subject] | None = None
         """The subjects whose state the active segment is to hold; None when it is complete."""
         self._preamble_at = 0
+        self._no_roll_before = 0
         self._waiting: deque[tuple[int, Callback]] = deque()
 
     @property
@@ -171,10 +175,13 @@ class MessageLog:
         active = self.state.active
         if not active.preamble_complete or self.synced_end < active.preamble_end:
             return
+        if self.now_ms() < self._no_roll_before:
+            return
         try:
             self.roll()
         except OSError as error:
             log.error("no new segment: %s; going on in %s", error, active.path)
+            self._no_roll_before = self.now_ms() + ROLL_RETRY_MS
 
     def roll(self) -> None:
         """Begin a new segment. Nothing may be staged; OSError leaves all as it was."""

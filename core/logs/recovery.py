@@ -220,12 +220,12 @@ class Recovery:
     def _cut(self, segment: Segment, frames: Frames, position: int, bad: str) -> None:
         if not frames.is_blank_from(position):
             log.warning(
-                "%s: the last write was cut off at position %d (%s); %d bytes that were never acked are "
-                "dropped",
+                "%s: the last write was cut off at position %d (%s). No sync is known to have covered "
+                "what follows: it is dropped, and kept aside in %s",
                 segment.path,
                 position,
                 bad,
-                frames.end - position,
+                self._set_aside(segment, frames, position),
             )
         if position == segment.base:
             self._drop([segment])
@@ -234,6 +234,20 @@ class Recovery:
         frames.sync()
         segment.end = self._end = position
         self._replayed.append(segment)
+
+    def _set_aside(self, segment: Segment, frames: Frames, position: int) -> str:
+        """Keep what is cut off, for whoever doubts: a damaged header looks like a tear when the
+        checkpoint, which would tell, is lost as well. Where that fails, it fails."""
+        path = self._directory / f"{segment.path.stem}.cut-{position}"
+        try:
+            fd = self._files.open(path, create=True)
+            try:
+                frames.copy(position, fd)
+            finally:
+                self._files.close(fd)
+        except OSError as error:
+            return f"no file ({error})"
+        return path.name
 
     def _drop(self, segments: list[Segment]) -> None:
         for segment in segments:

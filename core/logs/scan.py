@@ -69,6 +69,16 @@ class Frames:
             position += len(data)
         return True
 
+    def copy(self, position: int, to: int) -> None:
+        """Copy all from `position` on into another file, without the blank end."""
+        start = position
+        while position < self.end:
+            data = self._files.pread(self._fd, _WINDOW, position - self._base)
+            if not data:
+                return
+            self._files.pwritev(to, [data.rstrip(b"\0")], position - start)
+            position += len(data)
+
     def truncate(self, position: int) -> None:
         self._files.truncate(self._fd, position - self._base)
         self.end = position

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.logs.log import ROLL_RETRY_MS
 from core.logs.tests.driver import Driver
 from core.logs.tests.power import Fault
 
@@ -77,6 +78,9 @@ def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> No
     driver.files.fail(Fault(operation, errno.ENOSPC, name=twin.log.state.active.path.name))
     driver.append("first", 100)
     assert len(driver.log.state.segments) == 1
+    driver.append("first", 100)
+    assert len(driver.log.state.segments) == 1, "not tried again at once"
+    driver.now += ROLL_RETRY_MS
     driver.append("first", 100)
     assert len(driver.log.state.segments) == 2
     start_from_newest(driver)
