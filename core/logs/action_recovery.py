@@ -9,7 +9,8 @@ frame or the file `synced` tells of, was on disk once.
 - Bad and below it: corruption. It is reported with file, position, expected and found; the actions in that
   frame are lost and all others count. One that no longer fits what is known is passed over, loudly.
   Messages in doubt are delivered once more (progress.py); pull logs leap (below).
-- Nothing valid follows: what is left of the segment is left as it is, and a new one is begun.
+- A segment with damage is left as it is, and a new one begun: once its snapshot is there, nobody reads the
+  damaged one again.
 
 Before the log is used, what was replayed is synced, and the start is written down and synced too: every
 pull log leaps by a JUMP, unless the log was stopped cleanly and is whole. Even a start that leaps nowhere
@@ -319,4 +320,4 @@ class Replay:
                     frames.truncate(self._end)
                 frames.sync()
         self._files.fsync_dir(self._directory)
-        return segments, self._end, self._unreachable
+        return segments, self._end, bool(self.damages)

@@ -210,6 +210,8 @@ class EngineMachine(RuleBasedStateMachine):
         model.held[slot], model.given[slot] = {}, set()
         self.do([opened, (actions.MEMBER, group.id, fields)])
         self.positions[f"m{self.members}"] = begin
+        if self.groups.numbers[SID].given > SLOTS:
+            self.sync()  # a slot that another had is told only when its release is synced
 
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
