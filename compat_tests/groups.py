@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from compat_tests.members.client import Record
     from compat_tests.members.remote import Member
 
+PULL = 1 << 48
+"""Offsets from here on are those of a pull log: synthetic, a member's own."""
+
 
 def fill(bootstrap: str, topic: str, count: int, *, first: int = 0, batch: int = 1000) -> list[str]:
     """Writes the values first, first + 1, … ten ms apart from T0; gives them."""

@@ -151,7 +151,7 @@ class Member:
             assert not self.host.ended or condition(), f"{self!r}: its process has ended"
             return condition()
 
-        wait(holds, f"{self!r}: {what}", seconds)
+        wait(holds, lambda: f"{self!r}: {what}", seconds)
 
     def take(self, count: int, seconds: float = DEADLINE) -> list[Record]:
         """The next records. Java gives whole polls: mind its max.poll.records."""
@@ -198,13 +198,16 @@ class Member:
         self.host.signal(signal.SIGCONT)
 
 
-def wait(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
+def wait(
+    condition: Callable[[], bool], what: str | Callable[[], str], seconds: float = DEADLINE
+) -> None:
     """Until the condition holds; it is looked at whenever any member reports something."""
     end = time.monotonic() + seconds
     with NEWS:
         while not condition():
             left = end - time.monotonic()
-            assert left > 0, f"not within {seconds:.0f} s: {what}"
+            said = what if isinstance(what, str) else what()
+            assert left > 0, f"not within {seconds:.0f} s: {said}"
             NEWS.wait(left)
 
 
