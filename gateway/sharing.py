@@ -82,7 +82,7 @@ class Sharing:
         self.hand_outs = self.messages = self.expired = self.rebalances = 0
         self._served_again = self._fenced = self._lost = 0
         self._failing = False
-        coordinator.observe(self._observe)
+        actions.observers.append(self._observe)
         coordinator.on_resumed(self._resume)
 
     # --- reading ---------------------------------------------------------------------------------
@@ -156,14 +156,13 @@ class Sharing:
     def append(self, changes: Sequence[Action]) -> bool:
         """Whether it could be written. Clients are not told: they ask again."""
         try:
-            self._actions.append_nowait(changes)
+            self._actions.append_nowait(changes, urgent=False)
         except StorageError as error:
             if not self._failing:
                 logger.error("nothing is handed out, the action log cannot be written: %s", error)
             self._failing = True
             return False
         self._failing = False
-        self.policies.observe(changes, trio.current_time())
         return True
 
     def lease(self, pull: Action) -> bool:
@@ -195,7 +194,7 @@ class Sharing:
     # --- news ------------------------------------------------------------------------------------
 
     def _observe(self, changes: Sequence[Action]) -> None:
-        """The coordinator's actions were applied."""
+        """Actions were applied, ours or the coordinator's."""
         self.policies.observe(changes, trio.current_time())
         for action in changes:
             kind = action[0]

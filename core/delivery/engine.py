@@ -47,11 +47,15 @@ def owns(log: PullLog, pull: int) -> bool:
 
 def leases_from(log: PullLog, pull: int) -> list[Lease]:
     """What was given at `pull` and above and is not acked; from the first that is, if that is higher."""
-    return [
-        lease if pull <= lease.pull else lease.part(pull - lease.pull, lease.end - pull)
-        for lease in log.leases
-        if lease.end > pull
-    ]
+    found: list[Lease] = []
+    for lease in reversed(log.leases):  # what is asked for is mostly the last of many
+        if lease.end <= pull:
+            break
+        found.append(
+            lease if pull <= lease.pull else lease.part(pull - lease.pull, lease.end - pull)
+        )
+    found.reverse()
+    return found
 
 
 def hand_out(

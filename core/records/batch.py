@@ -47,7 +47,7 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
-_STAMP = struct.Struct(">qii")  # base offset, length, leader epoch
+STAMP = struct.Struct(">qii")  # base offset, length, leader epoch
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
@@ -131,7 +131,7 @@ def _check_attributes(head: BatchHead) -> None:
 
 def stamp(batch: memoryview, base_offset: int) -> None:
     """Write the base offset in place; the leader epoch is always 0. Both lie outside the CRC."""
-    _STAMP.pack_into(batch, 0, base_offset, len(batch) - OVERHEAD, 0)
+    STAMP.pack_into(batch, 0, base_offset, len(batch) - OVERHEAD, 0)
 
 
 def stamp_append_time(batch: memoryview, now_ms: int) -> int:

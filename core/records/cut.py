@@ -32,6 +32,7 @@ from core.records.batch import (
     HEAD,
     HEAD_SIZE,
     OVERHEAD,
+    STAMP,
     BatchHead,
     read_head,
 )
@@ -43,6 +44,8 @@ HEAVY = 16 << 10
 """A compressed batch from this size on is inflated in a thread."""
 
 _MOST_BATCHES = 64
+_RUNS = (16, 128)
+"""How many records are taken to have the size of the one before: first a few, then more, then all."""
 
 Buffers = list[bytes | memoryview]
 
@@ -50,18 +53,16 @@ Buffers = list[bytes | memoryview]
 class CutPoints:
     """Where the records of one batch begin, as far as anyone wanted to know."""
 
-    __slots__ = ("_deltas", "_starts", "inflated")
+    __slots__ = ("_deltas", "_starts", "inflated", "size")
 
     def __init__(self, head: BatchHead, inflated: bytes | memoryview | None) -> None:
         self.inflated = inflated
         """The records of a compressed batch."""
+        self.size = len(inflated or b"") + 4 * head.record_count
+        """What is held for it, or will be."""
         self._starts = array("I", [0])
         dense = head.last_offset_delta == head.record_count - 1
         self._deltas: array[int] | None = None if dense else array("I")
-
-    @property
-    def size(self) -> int:
-        return len(self._starts) * 4 + len(self.inflated or b"")
 
     def find(
         self, data: bytes | memoryview, head: BatchHead, first_delta: int, last_delta: int
@@ -80,24 +81,49 @@ class CutPoints:
     def _scan(self, data: bytes | memoryview, count: int) -> None:
         """Find where the first `count` records end. The one loop over records: kept tight."""
         starts, deltas, end, at = self._starts, self._deltas, len(data), self._starts[-1]
+        left, before = count + 1 - len(starts), 0
         try:
-            while len(starts) <= count:
-                low, high = data[at], data[at + 1]
+            while left > 0:
+                low = data[at]
                 if low < 0x80:
                     doubled, begin = low, at + 1
-                elif high < 0x80:
+                elif (high := data[at + 1]) < 0x80:
                     doubled, begin = low & 0x7F | high << 7, at + 2
                 else:
                     length, begin = varint(data, at)
                     doubled = 2 * length if length >= 0 else 1
+                following = begin + (doubled >> 1)
+                if doubled & 1 or following > end:
+                    raise CorruptMessage(f"record {len(starts) - 1} claims more than the batch has")
+                starts.append(following)
+                left -= 1
+                size = following - at
                 if deltas is not None:
                     deltas.append(varint(data, varint(data, begin + 1)[1])[0])
-                at = begin + (doubled >> 1)
-                if doubled & 1 or at > end:
-                    raise CorruptMessage(f"record {len(starts) - 1} claims more than the batch has")
-                starts.append(at)
+                elif size == before and left >= _RUNS[0]:
+                    alike = _alike(data, at, begin - at, size, min(left, (end - following) // size))
+                    starts.extend(range(following + size, following + alike * size + 1, size))
+                    following += alike * size
+                    left -= alike
+                before, at = size, following
         except (IndexError, OverflowError) as error:
             raise CorruptMessage(f"the records break off at byte {starts[-1]}: {error}") from error
+
+
+def _alike(data: bytes | memoryview, at: int, prefix: int, size: int, most: int) -> int:
+    """How many of the records behind the one at `at` have its size. Where one begins is certain as long
+    as all before it have that size, so only their lengths, `prefix` bytes each, are compared, in steps of
+    the size: that is the work of C."""
+    alike = 0
+    for upto in (*(n for n in _RUNS if n < most), most):
+        found, begin = upto - alike, at + (alike + 1) * size
+        for i in range(prefix):
+            column = bytes(data[begin + i : begin + found * size : size])
+            found -= len(column.lstrip(bytes((data[at + i],))))
+        alike += found
+        if alike < upto:
+            break
+    return alike
 
 
 class Cutter:
@@ -108,6 +134,7 @@ class Cutter:
         self._keep_bytes = keep_bytes
         self._known: OrderedDict[tuple[int, int, int], CutPoints] = OrderedDict()
         """By subject id, base sequence and CRC."""
+        self._held = 0
         self._lock = threading.Lock()
 
     def is_heavy(self, sid: int, batch: memoryview, first_delta: int, last_delta: int) -> bool:
@@ -133,12 +160,13 @@ class Cutter:
         codec = head.attributes & CODEC_MASK
         points = CutPoints(head, inflate(codec, batch[HEAD_SIZE:], self._limit) if codec else None)
         with self._lock:
+            replaced = self._known.pop(key, None)
             self._known[key] = points
-            held = sum(kept.size for kept in self._known.values())
+            self._held += points.size - (replaced.size if replaced else 0)
             while len(self._known) > 1 and (
-                held > self._keep_bytes or len(self._known) > _MOST_BATCHES
+                self._held > self._keep_bytes or len(self._known) > _MOST_BATCHES
             ):
-                held -= self._known.popitem(last=False)[1].size
+                self._held -= self._known.popitem(last=False)[1].size
         return points
 
     def cut(
@@ -167,10 +195,7 @@ def cut(
 
 def restamped(batch: memoryview, head: BatchHead, base_offset: int) -> Buffers:
     """The whole batch at another offset."""
-    return [
-        HEAD.pack(base_offset, head.length, NO_EPOCH, *head[3:]),
-        batch[HEAD_SIZE:],
-    ]
+    return [STAMP.pack(base_offset, head.length, NO_EPOCH), batch[STAMP.size :]]
 
 
 def _is_whole(head: BatchHead, first_delta: int, last_delta: int) -> bool:
