@@ -1,4 +1,5 @@
-"""`kumquat dump FILE`: what is in a segment, an index or a checkpoint, and where and why it is bad.
+"""`kumquat dump FILE`: what is in a segment of the message or the action log, an index or a checkpoint, and
+where and why it is bad.
 
 It reads the file alone, so it works on a copy, without a broker. A line for each frame or row; the last
 line sums up. It gives 0 when all is whole, 1 when something is not, 2 when the file is none of ours.
@@ -6,11 +7,14 @@ line sums up. It gives 0 when all is whole, 1 when something is not, 2 when the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
 from core.logs import checkpoint
+from core.logs.action_dump import dump_actions
+from core.logs.action_format import SUFFIX as ACTIONS_SUFFIX
 from core.logs.files import RealFiles
 from core.logs.format import (
     CHECKPOINT_SUFFIX,
@@ -36,20 +40,25 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def dump(path: Path, out: TextIO) -> int:
     """Write what is in the file to `out`; 0 when all of it is whole."""
-    dumpers = {
-        LOG_SUFFIX: _dump_log,
-        INDEX_SUFFIX: _dump_index,
-        CHECKPOINT_SUFFIX: _dump_checkpoint,
+    dumpers: dict[str, Callable[[Path, TextIO], int]] = {
+        LOG_SUFFIX: lambda path, out: _dump_log(_segment(path), out),
+        INDEX_SUFFIX: lambda path, out: _dump_index(_segment(path), out),
+        CHECKPOINT_SUFFIX: lambda path, out: _dump_checkpoint(_segment(path), out),
+        ACTIONS_SUFFIX: dump_actions,
     }
     dumper = dumpers.get(path.suffix)
     if dumper is None or not path.stem.isdigit():
         known = ", ".join(dumpers)
-        print(f"{path}: not a file of the message log (a position and one of {known})", file=out)
+        print(f"{path}: not a file of our logs (a position and one of {known})", file=out)
         return 2
     if not path.is_file():
         print(f"{path}: there is no such file", file=out)
         return 2
-    return dumper(Segment(path.parent, int(path.stem)), out)
+    return dumper(path, out)
+
+
+def _segment(path: Path) -> Segment:
+    return Segment(path.parent, int(path.stem))
 
 
 def _dump_log(segment: Segment, out: TextIO) -> int:
