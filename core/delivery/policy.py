@@ -41,6 +41,8 @@ STEAL_EVERY = 30.0
 """Seconds between two times that a member is told to rebalance."""
 FAR_ABOVE = 1.5
 """A queue of so many times the member's share is far too much for it."""
+SUMMED_FOR = 0.02
+"""Seconds for which the sum of what all queue is taken to stay, but for what is given out meanwhile."""
 UNMEASURED = 6.0
 """Seconds without an ack after which a member counts as slow: more than clients take to commit by
 themselves."""
@@ -105,6 +107,17 @@ class SharePolicy:
 
     def __init__(self) -> None:
         self._paces: dict[str, Pace] = {}
+        self._queued = 0.0
+        self._summed_at = -inf
+
+    def given(self, log: PullLog, now: float) -> None:
+        pace = self.pace(log.member_id)
+        self._queued += log.unacked - pace.outstanding
+        pace.given(log.unacked, now)
+
+    def acked(self, log: PullLog, now: float) -> None:
+        self.pace(log.member_id).acked(log.unacked, now)
+        self._summed_at = -inf
 
     def pace(self, member_id: str) -> Pace:
         found = self._paces.get(member_id)
@@ -117,6 +130,7 @@ class SharePolicy:
 
     def hold(self, unacked: dict[str, int]) -> None:
         """What each member holds now, by its id; nothing, if it is not named."""
+        self._summed_at = -inf
         for member_id, pace in self._paces.items():
             pace.outstanding = unacked.get(member_id, 0)
 
@@ -139,10 +153,13 @@ class SharePolicy:
 
     def _share(self, progress: Progress, high_watermark: int, sharers: int, now: float) -> int:
         """A member's share of all that is not handled yet."""
-        queued = sum(
-            self.pace(log.member_id).queued(log.unacked, now) for log in progress.pull_logs.values()
-        )
-        return ceil((waiting(progress, high_watermark) + queued) / sharers)
+        if now - self._summed_at >= SUMMED_FOR:
+            self._summed_at = now
+            self._queued = sum(
+                self.pace(log.member_id).queued(log.unacked, now)
+                for log in progress.pull_logs.values()
+            )
+        return ceil((waiting(progress, high_watermark) + self._queued) / sharers)
 
     def nothing_given(self, log: PullLog, now: float) -> None:
         """The member asked and got nothing."""
@@ -228,7 +245,7 @@ class Policies:
             kind = action[0]
             if kind in (actions.PULL, actions.ACK):
                 self._moved(action, now)
-            elif kind in (actions.RELEASE, actions.SHARE, actions.EXPIRE):
+            elif kind in (actions.RELEASE, actions.SHARE, actions.EXPIRE, actions.LOST):
                 self._rest(action[1], action[2])
             elif kind in (actions.UNSHARE, actions.DROP):
                 self._policies.get(action[1], {}).pop(action[2], None)
@@ -245,9 +262,8 @@ class Policies:
         kind, gid, sid, slot = action[:4]
         found = self._groups.slots.get(sid, {}).get(slot)
         if found is not None:
-            log = found[1]
-            pace = self.of(gid, sid).pace(log.member_id)
-            (pace.given if kind == actions.PULL else pace.acked)(log.unacked, now)
+            policy = self.of(gid, sid)
+            (policy.given if kind == actions.PULL else policy.acked)(found[1], now)
 
     def _rest(self, gid: int, sid: int) -> None:
         """What members hold has changed by something that says nothing about their pace."""
