@@ -10,7 +10,8 @@ Clients take one step at a time:
   then joins again
 - Modern: KIP-848
 
-A client *handles* a message the moment it reads it. `handled` counts how often each was.
+An answer may be lost (`loses`): the connection is cut behind the request. A client *handles* a message
+the moment it reads it. `handled` counts how often each was.
 """
 
 from __future__ import annotations
@@ -200,6 +201,8 @@ class Client:
     member_id: str = ""
     generation: int = -1
     next_beat: float = 0.0
+    loses: bool = False
+    """The next answer does not arrive."""
     caller: Caller = field(init=False)
 
     def __post_init__(self) -> None:
@@ -279,12 +282,18 @@ class Client:
     def leave(self) -> None:
         raise NotImplementedError
 
-    def call(self, request: object, method: str) -> object:
-        """The answer, or the code of an error."""
+    def call(self, request: object, method: str, **more: bool) -> object:
+        """The answer, the code of an error, or None where the answer is lost."""
+        answer: object
         try:
-            return getattr(self.coordinator, method)(request, self.caller, self.world.now)
+            answer = getattr(self.coordinator, method)(request, self.caller, self.world.now, **more)
         except KumquatError as error:
-            return ErrorCode(error.error_code)
+            answer = ErrorCode(error.error_code)
+        if self.loses:
+            self.loses = False
+            self.reconnect()
+            return None
+        return answer
 
 
 @dataclass
@@ -331,16 +340,12 @@ class Classic(Client):
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(self.protocol, data)],
         )
-        try:
-            answer = self.coordinator.join(
-                request, self.caller, self.world.now, needs_id=True, can_skip=False
-            )
-        except GroupError as error:
-            self._failed(error.error_code)
-            return
-        if isinstance(answer, Ticket):
+        answer = self.call(request, "join", needs_id=True, can_skip=False)
+        if isinstance(answer, ErrorCode):
+            self._failed(answer)
+        elif isinstance(answer, Ticket):
             self.state, self.ticket = "joining", answer
-        else:
+        elif answer is not None:
             self._joined(answer)
 
     def _joined(self, answer: object) -> None:
@@ -364,6 +369,9 @@ class Classic(Client):
             ),
             "sync",
         )
+        if answer is None:
+            self.state = "out"
+            return
         if isinstance(answer, ErrorCode):
             self._failed(answer)
             return
@@ -395,6 +403,8 @@ class Classic(Client):
             ),
             "heartbeat",
         )
+        if answer is None:
+            return
         code = answer if isinstance(answer, ErrorCode) else answer.error_code  # type: ignore[attr-defined]
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._rejoin()
@@ -436,7 +446,8 @@ class Modern(Client):
     explicit: bool = False
     epoch: int = 0
     owned: list[str] = field(default_factory=list)
-    target: set[str] = field(default_factory=set)
+    full: bool = True
+    """It says all about itself: when it joins, and after a failure."""
 
     def step(self) -> None:
         if self.world.now < self.next_beat and self.epoch:
@@ -447,20 +458,23 @@ class Modern(Client):
         partitions = [
             OwnedTopicPartitions(by_name[t].topic_id, [0]) for t in reported if t in by_name
         ]
-        joining = self.epoch == 0
+        full, self.full = self.full, False
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=self.member_id,
             member_epoch=self.epoch,
-            rebalance_timeout_ms=REBALANCE_MS if joining else -1,
-            subscribed_topic_names=self.topics if joining else None,
-            topic_partitions=partitions if joining or reported != self.owned else None,
+            rebalance_timeout_ms=REBALANCE_MS if full else -1,
+            subscribed_topic_names=self.topics if full else None,
+            topic_partitions=partitions if full or reported != self.owned else None,
         )
         self.owned = reported
         answer = self.call(request, "consumer_heartbeat")
+        if answer is None:
+            self.full = True
+            return
         if isinstance(answer, ErrorCode):
             assert answer in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH), answer
-            self.epoch, self.generation = 0, -1
+            self.epoch, self.generation, self.full = 0, -1, True
             self.lost()
             self.owned = []
             return

@@ -119,6 +119,12 @@ class Groups(RuleBasedStateMachine):
         if client is not None:
             client.reconnect()
 
+    @rule(number=st.integers(0, MOST_CLIENTS))
+    def lose(self, number: int) -> None:
+        client = self.pick(number)
+        if client is not None:
+            client.loses = True
+
     @rule()
     def restart(self) -> None:
         self.world.restart()
@@ -154,6 +160,26 @@ class Groups(RuleBasedStateMachine):
             twice = {n for n in range(end) if handled[n] > 1} - self.world.excused[topic]
             assert not twice, f"{topic}: {sorted(twice)} were handled twice"
         assert self._finished(), "the end was not reached"
+        self._check_who_reads()
+
+    def _check_who_reads(self) -> None:
+        """Once it is quiet, everybody who should read does."""
+        for _ in range(150):
+            self.world.pass_time(1.0)
+            for client in self.clients:
+                client.step()
+                client.read(1)
+        group, mode = self.world.groups.by_name[GROUP], self.world.mode(GROUP, 0)
+        for topic in TOPICS:
+            sid = self.world.subjects.by_name[topic].id
+            subscribed = [client for client in self.clients if topic in client.topics]
+            holds = [group.members[client.member_id].holds.get(sid) for client in subscribed]
+            if mode == "shared" or (mode == "auto" and len(subscribed) > 1):
+                assert all(holds), f"{topic} is not shared by all: {holds}"
+            else:
+                assert sorted(holds, key=str) == [0] + [None] * (len(holds) - 1), (
+                    f"{topic}: {holds}"
+                )
 
     def _finished(self) -> bool:
         group = self.world.groups.by_name.get(GROUP)
