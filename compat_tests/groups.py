@@ -97,3 +97,18 @@ def values(records: Iterable[Record]) -> list[str]:
 def everything(members: Iterable[Member]) -> Counter[str]:
     """How often each value was given to any of them."""
     return Counter(record.value for member in members for record in member.records)
+
+
+def have_read(members: Iterable[Member], count: int) -> bool:
+    """Whether so many different values came, to whomever."""
+    return len(everything(members)) >= count
+
+
+def offsets_name_one_message(members: Iterable[Member]) -> None:
+    """No offset of a pull log was ever used for two messages."""
+    named: dict[tuple[str, int], str] = {}
+    for member in members:
+        for record in member.records:
+            if record.offset >= PULL:
+                place = (record.topic, record.offset)
+                assert named.setdefault(place, record.value) == record.value, place

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compat_tests.groups import committed, everything, fill, lag
+from compat_tests.groups import committed, everything, fill, have_read, lag
 from compat_tests.members.fixture import VARIANTS, Members
 from compat_tests.members.remote import Failed, Member, wait
 from compat_tests.support import eventually
@@ -37,10 +37,6 @@ def assert_each_went_to_one(members: list[Member], sent: list[str]) -> None:
     assert sorted(given, key=int) == sent, "some are missing, or are not ours"
     twice = [value for value, times in given.items() if times > 1]
     assert not twice, f"{len(twice)} came more than once: {twice[:10]}"
-
-
-def have_all(members: list[Member], sent: list[str]) -> bool:
-    return len(everything(members)) == len(sent)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -175,5 +171,5 @@ def test_any_number_of_groups_read_one_subject(
         for member in crowd:
             member.run()
     for crowd in crowds:
-        wait(partial(have_all, crowd, sent), "all of them")
+        wait(partial(have_read, crowd, len(sent)), "all of them")
         assert_each_went_to_one(crowd, sent)

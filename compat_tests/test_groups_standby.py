@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compat_tests.groups import committed, everything, fill, lag
+from compat_tests.groups import committed, everything, fill, have_read, lag
 from compat_tests.members.fixture import VARIANTS, Members
 from compat_tests.members.remote import Member, wait
 
@@ -33,10 +33,6 @@ def owner(members: list[Member], topic: str) -> Member:
 def in_order(member: Member) -> bool:
     offsets = [record.offset for record in member.records]
     return offsets == sorted(offsets)
-
-
-def have_read(members: list[Member], count: int) -> bool:
-    return len(everything(members)) == count
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

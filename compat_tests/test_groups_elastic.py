@@ -1,0 +1,63 @@
+"""A backlog on which one member has worked alone is shared with those who come later.
+
+librdkafka at its default settings is the hard case: it goes on asking until 100,000 messages are queued,
+and commits what it has handled only every five seconds. bench/scenarios/sharing.py measures the same at
+full size; a second of waiting before work is taken back weighs less there.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from compat_tests.groups import configure, everything, fill, lag
+from compat_tests.members.fixture import Members
+from compat_tests.members.remote import wait
+from compat_tests.support import eventually
+
+pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
+HANDLER_MS = 2
+BACKLOG = 6000
+
+
+@pytest.mark.parametrize("mode", ["auto", "shared"])
+def test_late_comers_get_their_share_of_what_one_member_had_queued(
+    bootstrap: str, members: Members, topic: str, group: str, mode: str
+) -> None:
+    configure(bootstrap, group, **{"consume.mode": mode})
+    fill(bootstrap, topic, BACKLOG)
+    first = members("confluent-range", group, topic, enable_auto_commit=True, max_poll_records=1)
+    first.run(commit="never", handler_ms=HANDLER_MS)
+    first.wait(lambda: len(first.records) >= 500, "it is at work")
+    late = [
+        members(variant, group, topic, enable_auto_commit=True, max_poll_records=10)
+        for variant in ("confluent-consumer", "aiokafka-range", "java-range")
+    ]
+    crowd = [first, *late]
+    left, began = BACKLOG - len(first.records), time.monotonic()
+    for member in late:
+        member.run(commit="never", handler_ms=HANDLER_MS)
+    wait(lambda: len(everything(crowd)) == BACKLOG, "all of them", 40)
+    seconds, alone = time.monotonic() - began, left * HANDLER_MS / 1000
+    shares = [len(member.records) / left for member in late]
+    assert all(share >= 1 / 3 / len(crowd) for share in shares), shares
+    assert seconds <= 0.75 * alone, f"{seconds:.1f} s; one alone takes {alone:.1f} s"
+    for member in crowd:
+        member.close()
+    eventually(lambda: lag(bootstrap, group, topic) == 0, "all is committed")
+
+
+def test_a_member_that_does_nothing_is_not_held_back_by_windows(
+    bootstrap: str, members: Members, topic: str, shared: str
+) -> None:
+    """Auto-commit every five seconds must not be a rate limit."""
+    count = 40_000
+    fill(bootstrap, topic, count)
+    crowd = [members("confluent-range", shared, topic, enable_auto_commit=True) for _ in range(2)]
+    began = time.monotonic()
+    for member in crowd:
+        member.run(commit="never")
+    wait(lambda: len(everything(crowd)) == count, "all of them", 40)
+    assert time.monotonic() - began < 10
+    assert everything(crowd).total() == count
