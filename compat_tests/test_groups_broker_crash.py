@@ -9,7 +9,6 @@ import pytest
 
 from compat_tests.groups import (
     configure,
-    everything,
     fill,
     have_read,
     lag,
