@@ -9,7 +9,6 @@ For other parts of the broker:
     request_rebalance(group, id)  take all pull logs from a member and give it new ones
     subscribers(group, sid)       how many members share a subject
     hand_outs(group, sid)         what may be handed out of it now
-    observe(callback)             callback(actions), after the coordinator's actions were applied
     on_resumed(callback)          callback(group, sid): more may be handed out than before
     config_changed(group, sid)    a group's, or a subject's, configs were altered
     change(actions)               an admin's word, when it is durable
@@ -90,8 +89,7 @@ class Coordination:
         self.subjects = subjects
         self._actions = actions
         self._registry = registry
-        self._core = Coordinator(actions.groups, self._append, self, limits)
-        self._observers: list[Callable[[Sequence[Action]], None]] = []
+        self._core = Coordinator(actions.groups, actions.append_nowait, self, limits)
         self._resumed: list[Callable[[Group, int], None]] = []
         self._sooner = trio.Event()
         self._sleeps_until = NEVER
@@ -226,12 +224,6 @@ class Coordination:
         finally:
             self._set_alarm()
 
-    def _append(self, changes: Sequence[Action]) -> int:
-        position = self._actions.append_nowait(changes)
-        for observer in self._observers:
-            observer(changes)
-        return position
-
     async def _durable(self) -> None:
         """Until all that the coordinator has appended so far is synced."""
         outcome: list[KumquatError | None] = []
@@ -281,9 +273,6 @@ class Coordination:
             return led.state.value
         return "Stable" if group.members else "Empty"
 
-    def observe(self, callback: Callable[[Sequence[Action]], None]) -> None:
-        self._observers.append(callback)
-
     def on_resumed(self, callback: Callable[[Group, int], None]) -> None:
         self._resumed.append(callback)
 
@@ -291,7 +280,7 @@ class Coordination:
         self._do(lambda: self._core.config_changed(group, sid, trio.current_time()))
 
     async def change(self, changes: Sequence[Action]) -> None:
-        await self._actions.wait_synced(self._append(changes))
+        await self._actions.wait_synced(self._actions.append_nowait(changes))
 
     def subject_added(self, subject: Subject) -> None:
         self._do(lambda: self._core.subject_added(subject, trio.current_time()))
