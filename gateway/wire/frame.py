@@ -24,13 +24,9 @@ from gateway.wire.varint import read_uvarint
 
 API_VERSIONS_KEY = 18
 NEVER = 0x7FFF
-# A first buffer up to this size is cheaper to copy than to send apart.
-JOIN_UP_TO = 4096
 
 _REQUEST_START = struct.Struct(">hhih")
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
-_SIZE_AND_CORRELATION = struct.Struct(">ii")
-_SIZE_CORRELATION_NO_TAGS = struct.Struct(">iix")
 _CORRELATION = struct.Struct(">i")
 _CORRELATION_NO_TAGS = struct.Struct(">ix")
 
@@ -91,17 +87,3 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     if version >= _RESPONSE_FLEXIBLE.get(api_key, NEVER):
         return _CORRELATION_NO_TAGS.pack(correlation_id)
     return _CORRELATION.pack(correlation_id)
-
-
-def encode_response(
-    api_key: int, version: int, correlation_id: int, parts: list[bytes | memoryview]
-) -> list[bytes | memoryview]:
-    """The whole frame: size, header, and the body's buffers as they are."""
-    size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-    if version >= _RESPONSE_FLEXIBLE.get(api_key, NEVER):
-        head = _SIZE_CORRELATION_NO_TAGS.pack(size + 5, correlation_id)
-    else:
-        head = _SIZE_AND_CORRELATION.pack(size + 4, correlation_id)
-    if parts and parts[0].__class__ is bytes and len(parts[0]) <= JOIN_UP_TO:
-        return [head + parts[0], *parts[1:]]
-    return [head, *parts]

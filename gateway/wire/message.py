@@ -84,7 +84,6 @@ class Message(Struct, metaclass=MessageType):
     __slots__ = ()
     api_key: ClassVar[int]
     valid_versions: ClassVar[range]
-    advertised_versions: ClassVar[range]
     flexible_from: ClassVar[int]
     structs: ClassVar[tuple[type[Struct], ...]]
     references: ClassVar[dict[int, Version]]
@@ -140,14 +139,9 @@ def message(
     key: int,
     versions: tuple[int, int],
     flexible: int | None,
-    advertised_from: int | None = None,
 ) -> Callable[..., type[Message]]:
-    """Declare a message; `versions` are the first and the last, `flexible` the first flexible one.
-
-    `advertised_from` is for Produce alone, which is advertised from 0 and served from 3.
-    """
+    """Declare a message; `versions` are the first and the last, `flexible` the first flexible one."""
     valid = range(versions[0], versions[1] + 1)
-    advertised = valid if advertised_from is None else range(advertised_from, valid.stop)
 
     def declare(*fields: Field) -> type[Message]:
         structure = Structure(name, fields)
@@ -160,7 +154,6 @@ def message(
             Message,
             api_key=key,
             valid_versions=valid,
-            advertised_versions=advertised,
             flexible_from=0x7FFF if flexible is None else flexible,
             structs=tuple(nested.cls for nested in inner),
             references={},

@@ -1,13 +1,12 @@
 """Produce and InitProducerId: writing, plain and idempotent.
 
-Produce is advertised from version 0, because older librdkafka otherwise turns compression off, and
-served from 3, the first with record batches of magic 2.
+Produce is served from version 3, the first with record batches of magic 2.
 """
 
 from gateway.wire.declare import array, int16, int32, int64, records, string, struct, uuid
 from gateway.wire.message import message
 
-ProduceRequest = message("ProduceRequest", key=0, versions=(3, 13), flexible=9, advertised_from=0)(
+ProduceRequest = message("ProduceRequest", key=0, versions=(3, 13), flexible=9)(
     "transactional_id" / string.nullable().default(None),
     "acks" / int16,
     "timeout_ms" / int32,
@@ -26,9 +25,7 @@ ProduceRequest = message("ProduceRequest", key=0, versions=(3, 13), flexible=9, 
 )
 TopicProduceData, PartitionProduceData = ProduceRequest.structs
 
-ProduceResponse = message(
-    "ProduceResponse", key=0, versions=(3, 13), flexible=9, advertised_from=0
-)(
+ProduceResponse = message("ProduceResponse", key=0, versions=(3, 13), flexible=9)(
     "responses"
     / array(
         "TopicProduceResponse",

@@ -10,7 +10,7 @@ from kafka import errors
 from kafka.protocol.api_header import RequestHeader, ResponseHeader
 
 from gateway.wire import REQUESTS, ApiVersionsRequest, ErrorCode, WireError
-from gateway.wire.frame import JOIN_UP_TO, encode_response, read_request_header, response_header
+from gateway.wire.frame import read_request_header, response_header
 
 
 def header(key: int, version: int, client_id: str | None, tail: bytes = b"") -> memoryview:
@@ -89,30 +89,6 @@ def test_request_header_truncated_at_every_byte(version: int) -> None:
 def test_hostile_request_header(raw: bytes) -> None:
     with pytest.raises(WireError, match="request header"):
         read_request_header(memoryview(raw))
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        [b"body"],
-        [b"head", memoryview(b"records"), b"tail"],
-        [b"x" * (JOIN_UP_TO + 1), b"y"],
-        [],
-    ],
-    ids=["one", "scattered", "large", "none"],
-)
-@pytest.mark.parametrize("version", [4, 12])
-def test_size_of_a_frame_is_wrong(parts: list[bytes | memoryview], version: int) -> None:
-    frame = b"".join(encode_response(1, version, 6, parts))
-    assert frame[4:] == response_header(1, version, 6) + b"".join(parts)
-    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-
-
-def test_large_buffers_of_an_answer_are_copied() -> None:
-    large, view = b"x" * (JOIN_UP_TO + 1), memoryview(b"records")
-    assert encode_response(1, 12, 6, [large, view])[1] is large
-    assert encode_response(1, 12, 6, [large, view])[2] is view
-    assert encode_response(1, 12, 6, [b"small", view])[1] is view
 
 
 def test_error_code_has_another_number_in_kafka() -> None:

@@ -305,9 +305,3 @@ def test_varint_that_never_ends() -> None:
         DescribeClusterResponse.decode(bytes(6) + b"\xff" * 40, 0)
     with pytest.raises(WireError, match="over 31 bits"):
         DescribeClusterResponse.decode(bytes(6) + b"\xff\xff\xff\xff\x0f" + bytes(40), 0)
-
-
-def test_produce_is_advertised_from_three() -> None:
-    assert ProduceRequest.advertised_versions == range(14)
-    assert ProduceRequest.valid_versions == range(3, 14)
-    assert FetchRequest.advertised_versions == FetchRequest.valid_versions
