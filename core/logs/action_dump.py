@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TextIO
 
 from core.logs.action_format import KIND_NAMES, FrameHeader, parse_actions, payload_damage
-from core.logs.action_log import ActionSegment
 from core.logs.action_scan import ActionFrames
+from core.logs.action_sync import ActionSegment
 from core.logs.files import RealFiles
 
 

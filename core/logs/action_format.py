@@ -87,6 +87,7 @@ KIND_NAMES = {
 }
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, check_circular=False).encode
+_decode = json.JSONDecoder().raw_decode
 
 
 class FrameHeader(NamedTuple):
@@ -142,7 +143,7 @@ def payload_damage(header: FrameHeader, payload: bytes) -> str | None:
 
 def parse_actions(payload: bytes) -> list[Action]:
     """The payload of a frame whose CRC was right: it is trusted to be well formed."""
-    found: list[list[Any]] = json.loads(payload)
+    found: list[list[Any]] = _decode(payload.decode("ascii"))[0]
     return [tuple(action) for action in found]
 
 

@@ -30,75 +30,22 @@ from core.logs.action_format import (
     SEGMENT_START,
     SNAPSHOT,
     SNAPSHOT_END,
-    SUFFIX,
     SYNCED_NAME,
     UNNAMED,
     pack_frame,
-    pack_synced,
 )
+from core.logs.action_sync import ActionSegment, ActionSyncJob
 from core.logs.files import Files
-from core.logs.format import segment_name
 
 log = logging.getLogger("kumquat.actions")
 
 Callback = Callable[[KumquatError | None], None]
 
-SEGMENT_BYTES = 64 << 20
+SEGMENT_BYTES = 16 << 20
+"""A start reads one segment, in about a second."""
 RESERVE_BYTES = 4 << 20
 _OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SLOTS, kinds.STOPPED}
 _SUBJECTS_A_FRAME = 500
-
-
-class ActionSegment:
-    __slots__ = ("base", "end", "path", "snapshot_complete", "snapshot_end")
-
-    def __init__(self, directory: Path, base: int) -> None:
-        self.base = base
-        self.path = directory / segment_name(base, SUFFIX)
-        self.end = base
-        self.snapshot_complete = False
-        self.snapshot_end = base
-
-    def __repr__(self) -> str:
-        return f"<actions {self.base}..{self.end}>"
-
-
-class ActionSyncJob:
-    """One round of group commit: the part that blocks."""
-
-    def __init__(
-        self,
-        files: Files,
-        target: int,
-        pulled: int,
-        rolled: list[tuple[int, int]],
-        active: int,
-        directory: Path | None,
-        synced_file: int | None,
-    ) -> None:
-        self.target = target
-        self.pulled = pulled
-        self._files = files
-        self._rolled = rolled
-        self._active = active
-        self._directory = directory
-        self._synced_file = synced_file
-
-    def run(self) -> None:
-        """Blocks. OSError: nothing of this round counts as synced."""
-        files = self._files
-        for fd, _ in self._rolled:
-            files.fdatasync(fd)
-        files.fdatasync(self._active)
-        if self._directory is not None:
-            files.fsync_dir(self._directory)
-        for fd, size in self._rolled:
-            with suppress(OSError):
-                files.truncate(fd, size)
-            files.close(fd)
-        if self._synced_file is not None:
-            with suppress(OSError):
-                files.pwritev(self._synced_file, [pack_synced(self.target)], 0)
 
 
 class ActionLog:

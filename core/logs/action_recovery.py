@@ -1,16 +1,7 @@
-"""Opening the action log: replay, and telling a tear from corruption.
+"""Opening the action log: where to begin, and what to put right before it is used.
 
-Replay begins at the newest segment, if its snapshot is complete and whole, else at the one before. Every
-action goes through `Groups.apply`, as when it was done. What is a tear and what is corruption is decided
-as in the message log (recovery.py): a bad frame below the border, the highest synced end that any valid
-frame or the file `synced` tells of, was on disk once.
-
-- Bad and not below the border: the tear. It is cut off with all that follows, segments included.
-- Bad and below it: corruption. It is reported with file, position, expected and found; the actions in that
-  frame are lost and all others count. One that no longer fits what is known is passed over, loudly.
-  Messages in doubt are delivered once more (progress.py); pull logs leap (below).
-- A segment with damage is left as it is, and a new one begun: once its snapshot is there, nobody reads the
-  damaged one again.
+Replay (action_replay.py) begins at the newest segment, if its snapshot is complete and whole, else at the
+one before.
 
 Before the log is used, what was replayed is synced, and the start is written down and synced too: every
 pull log leaps by a JUMP, unless the log was stopped cleanly and is whole. Even a start that leaps nowhere
@@ -22,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,22 +20,10 @@ from core.delivery import actions as kinds
 from core.delivery.actions import Action
 from core.delivery.progress import JUMP
 from core.delivery.state import Groups
-from core.errors import StartError
-from core.logs.action_format import (
-    ACTIONS,
-    KIND_NAMES,
-    SNAPSHOT_END,
-    SUFFIX,
-    SYNCED_NAME,
-    SYNCED_SIZE,
-    VERSION,
-    FrameHeader,
-    parse_actions,
-    parse_synced,
-    payload_damage,
-)
-from core.logs.action_log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog, ActionSegment
-from core.logs.action_scan import ActionFrames
+from core.logs.action_format import SUFFIX
+from core.logs.action_log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog
+from core.logs.action_replay import Replay
+from core.logs.action_sync import ActionSegment
 from core.logs.files import Files
 
 log = logging.getLogger("kumquat.actions")
@@ -65,10 +43,8 @@ def open_action_log(
     files.mkdir(folder)
     files.fsync_dir(directory)
     names = [Path(name) for name in files.listdir(folder)]
-    segments = [
-        ActionSegment(folder, base)
-        for base in sorted(int(name.stem) for name in names if name.suffix == SUFFIX)
-    ]
+    bases = [int(n.stem) for n in names if n.suffix == SUFFIX and n.stem.isdigit()]
+    segments = [ActionSegment(folder, base) for base in sorted(bases)]
     replay = Replay(files, folder, segments, max(0, len(segments) - 1))
     replay.run()
     if replay.needs_older and len(segments) > 1:
@@ -119,205 +95,3 @@ def repairs(groups: Groups) -> list[Action]:
 def _holds(groups: Groups, gid: int, sid: int, slot: int) -> bool:
     progress = groups.by_id[gid].progress.get(sid)
     return progress is not None and slot in progress.pull_logs
-
-
-class Replay:
-    """One reading of the log from segment number `start` on. It changes no file."""
-
-    def __init__(
-        self, files: Files, directory: Path, segments: list[ActionSegment], start: int
-    ) -> None:
-        self.groups = Groups()
-        self.reports: list[str] = []
-        self.damages = 0
-        self.needs_older = False
-        """The first segment's snapshot is not there, or not whole."""
-        self._files = files
-        self._directory = directory
-        self._segments = segments
-        self._start = start
-        self._border = self._synced_file()
-        self._all_looked_at = False
-        self._torn: tuple[int, int, str] | None = None
-        """The number of the segment that is torn, the position, and what is wrong there."""
-        self._end = self._border
-        self._unreachable = False
-
-    def _synced_file(self) -> int:
-        try:
-            fd = self._files.open(self._directory / SYNCED_NAME, readonly=True)
-        except OSError:
-            return 0
-        try:
-            return parse_synced(self._files.pread(fd, SYNCED_SIZE, 0))
-        except OSError:
-            return 0
-        finally:
-            self._files.close(fd)
-
-    def run(self) -> None:
-        if not self._segments and self._border:
-            self._damaged(f"{self._directory}: the segments are gone: what groups did is not known")
-        for i in range(self._start, len(self._segments)):
-            if not self._run_segment(i):
-                break
-        if self._segments and not self._segments[self._start].snapshot_complete:
-            self.needs_older = True
-
-    def _run_segment(self, i: int) -> bool:
-        """False: the log is torn in this segment."""
-        segment = self._segments[i]
-        segment.snapshot_complete = False
-        following = self._segments[i + 1].base if i + 1 < len(self._segments) else None
-        with ActionFrames(self._files, segment, readonly=True) as frames:
-            position = segment.base
-            while position != following:
-                header = frames.header_at(position)
-                bad = header if isinstance(header, str) else self._frame(segment, frames, header)
-                if bad is None:
-                    assert isinstance(header, FrameHeader)
-                    position = header.end
-                elif position < self._final_border(frames, i, position):
-                    position = self._step_over(segment, frames, position, header, bad, following)
-                    if self._unreachable:
-                        break
-                else:
-                    blank = following is None and frames.is_blank_from(position)
-                    self._torn = (i, position, "" if blank else bad)
-                    segment.end = self._end = position
-                    return False
-        segment.end = self._end = position
-        return True
-
-    def _frame(
-        self, segment: ActionSegment, frames: ActionFrames, header: FrameHeader
-    ) -> str | None:
-        """Apply a frame; or say why it cannot be."""
-        if header.version > VERSION or header.kind not in KIND_NAMES:
-            raise StartError(
-                f"{segment.path}: the frame at position {header.position} has format version "
-                f"{header.version}, kind {header.kind}: it was written by a newer Kumquat"
-            )
-        payload = frames.payload_of(header)
-        bad = payload_damage(header, payload)
-        if bad is not None:
-            return bad
-        try:
-            actions = parse_actions(payload)
-        except ValueError as error:
-            return f"no JSON: {error}"
-        self._border = max(self._border, header.synced_end)
-        for action in actions:
-            self._apply(segment, header, action)
-        if header.kind == SNAPSHOT_END:
-            segment.snapshot_complete = True
-            segment.snapshot_end = header.end
-        return None
-
-    def _apply(self, segment: ActionSegment, header: FrameHeader, action: Action) -> None:
-        try:
-            self.groups.apply(action)
-        except Exception as error:
-            self.reports.append(
-                f"{segment.path}: the action {action} at position {header.position} does not fit what is "
-                f"known and is passed over ({type(error).__name__}: {error})"
-            )
-        else:
-            if action[0] == kinds.GROUP:
-                self.groups.by_id[action[1]].snapshot = segment.base
-
-    # --- damage ------------------------------------------------------------------------------------
-
-    def _final_border(self, frames: ActionFrames, i: int, position: int) -> int:
-        """The border after a look at all that lies behind a bad frame."""
-        if position >= self._border and not self._all_looked_at:
-            self._all_looked_at = True
-            self._look_through(frames, position + 1)
-            for later in self._segments[i + 1 :]:
-                with ActionFrames(self._files, later, readonly=True) as its_frames:
-                    self._look_through(its_frames, later.base)
-        return self._border
-
-    def _look_through(self, frames: ActionFrames, position: int) -> None:
-        while (header := frames.next_header(position)) is not None:
-            self._border = max(self._border, header.synced_end)
-            position = header.end
-
-    def _step_over(
-        self,
-        segment: ActionSegment,
-        frames: ActionFrames,
-        position: int,
-        header: FrameHeader | str,
-        bad: str,
-        following: int | None,
-    ) -> int:
-        """Report the damaged frame, and give the place of the next one."""
-        kind = "" if isinstance(header, str) else f" ({KIND_NAMES[header.kind]})"
-        self._damaged(
-            f"{segment.path}: corruption at position {position}{kind} (byte {position - segment.base} of "
-            f"the file): {bad}"
-        )
-        if isinstance(header, str) or header.kind != ACTIONS:
-            self._lost_snapshot(segment, header)
-        if isinstance(header, FrameHeader):
-            return header.end
-        found = frames.next_header(position + 1)
-        if found is not None:
-            return found.position
-        if following is not None:
-            return following
-        self._unreachable = True
-        return max(frames.end, self._border)
-
-    def _lost_snapshot(self, segment: ActionSegment, header: FrameHeader | str) -> None:
-        if segment is self._segments[self._start] and not segment.snapshot_complete:
-            self.needs_older = True
-        if isinstance(header, FrameHeader) and header.kind == SNAPSHOT_END:
-            segment.snapshot_complete = True
-            segment.snapshot_end = header.end
-
-    def _damaged(self, line: str) -> None:
-        self.damages += 1
-        self.reports.append(line)
-
-    def report(self) -> None:
-        """Say loudly what is wrong; the state is what could be made of the rest."""
-        for line in self.reports:
-            log.error("%s", line)
-        first = self._segments[self._start] if self._segments else None
-        if self.needs_older and first is not None and (first.base or self.damages):
-            log.error(
-                "%s: its snapshot is not whole, and there is no older segment that is: groups that are not "
-                "in it begin anew",
-                first.path,
-            )
-
-    # --- ready to write ------------------------------------------------------------------------------
-
-    def cut(self) -> tuple[list[ActionSegment], int, bool]:
-        """Cut off the tear and sync the rest: the segments, where the log ends, and whether a new segment
-        must be begun there."""
-        segments = self._segments
-        if self._torn is not None:
-            i, position, bad = self._torn
-            if bad:
-                log.warning(
-                    "%s: the last write was cut off at position %d (%s); what follows was never answered "
-                    "for and is dropped",
-                    segments[i].path,
-                    position,
-                    bad,
-                )
-            kept = i + 1 if position > segments[i].base else i
-            for dropped in segments[kept:]:
-                with suppress(FileNotFoundError):
-                    self._files.unlink(dropped.path)
-            segments = segments[:kept]
-        for segment in segments[self._start :]:
-            with ActionFrames(self._files, segment) as frames:
-                if self._torn is not None and segment is segments[-1]:
-                    frames.truncate(self._end)
-                frames.sync()
-        self._files.fsync_dir(self._directory)
-        return segments, self._end, bool(self.damages)

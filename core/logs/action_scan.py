@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Self
 
 from core.logs.action_format import HEADER_SIZE, MAGIC, FrameHeader, parse_header
-from core.logs.action_log import ActionSegment
+from core.logs.action_sync import ActionSegment
 from core.logs.files import Files
 
 _WINDOW = 1 << 20
@@ -43,6 +43,11 @@ class ActionFrames:
         at = header.position + HEADER_SIZE
         self._load(at, header.length)
         return self._window[at - self._start : at - self._start + header.length]
+
+    def window(self, position: int) -> tuple[bytes, int]:
+        """What is in memory from `position` on, to be parsed in one go: the bytes, and where in them."""
+        self._load(position, HEADER_SIZE)
+        return self._window, position - self._start
 
     def next_header(self, position: int) -> FrameHeader | None:
         """The first valid header at or behind `position`."""

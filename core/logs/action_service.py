@@ -20,8 +20,9 @@ import trio
 from core.delivery.actions import Action
 from core.delivery.state import Groups
 from core.errors import KumquatError, StartError, StorageError
-from core.logs.action_log import SEGMENT_BYTES, ActionLog, ActionSyncJob, Callback
+from core.logs.action_log import SEGMENT_BYTES, ActionLog, Callback
 from core.logs.action_recovery import open_action_log
+from core.logs.action_sync import ActionSyncJob
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
 from core.logs.service import wall_clock_ms

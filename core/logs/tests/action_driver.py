@@ -20,8 +20,8 @@ from core.delivery.progress import JUMP
 from core.delivery.ranges import Range
 from core.delivery.state import Group, Groups, PullLog
 from core.errors import KumquatError, StorageError
-from core.logs.action_log import ActionSyncJob
 from core.logs.action_recovery import open_action_log, repairs
+from core.logs.action_sync import ActionSyncJob
 from core.logs.tests.power import FakeFiles
 
 DATA = Path("/data")

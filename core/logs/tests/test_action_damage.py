@@ -13,9 +13,9 @@ from core.delivery.state import Groups
 from core.errors import StartError
 from core.logs import action_format
 from core.logs.action_format import ACTIONS, SNAPSHOT, SNAPSHOT_END, FrameHeader
-from core.logs.action_log import ActionSegment
 from core.logs.action_recovery import open_action_log
 from core.logs.action_scan import ActionFrames
+from core.logs.action_sync import ActionSegment
 from core.logs.tests.action_driver import DATA, FOLDER, ActionDriver, Book, told_by
 from core.logs.tests.power import Fault
 
