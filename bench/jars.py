@@ -40,6 +40,11 @@ def client_jars() -> list[Path]:
     return resolve("kafka-clients", ("org.apache.kafka", "kafka-clients", KAFKA_VERSION), SLF4J)
 
 
+def tool_jars() -> list[Path]:
+    """The class path of Kafka's command-line tools."""
+    return resolve("kafka-tools", ("org.apache.kafka", "kafka-tools", KAFKA_VERSION), SLF4J)
+
+
 def java() -> str:
     found = shutil.which("java")
     if found is None:
