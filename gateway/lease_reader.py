@@ -153,6 +153,8 @@ class LeaseReader:
             return at
         try:
             return (await self._log.bounds(subject, at))[1]
+        except OffsetOutOfRange:  # deleted meanwhile
+            return max(at, subject.earliest)
         except CorruptMessage:
             return subject.high_watermark
 

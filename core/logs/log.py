@@ -255,9 +255,9 @@ class MessageLog:
         ]
 
     def forget_segment(self, segment: Segment) -> None:
-        """The oldest segment is about to be deleted."""
+        """The oldest segment is about to be deleted. The list is replaced: a thread may be searching it."""
         assert segment is self.state.segments[0]
-        del self.state.segments[0]
+        self.state.segments = self.state.segments[1:]
         self.open_files.forget(segment.path)
 
     def preamble_step(self, most: int = 200) -> bool:

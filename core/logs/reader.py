@@ -18,7 +18,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from core.errors import CorruptMessage, OffsetOutOfRange, StorageError, WouldBlock
+from core.errors import (
+    CorruptMessage,
+    KumquatError,
+    OffsetOutOfRange,
+    StorageError,
+    WouldBlock,
+)
 from core.logs.format import HEADER_SIZE
 from core.logs.index import IndexDamaged, Indexes, Row, Rows
 from core.logs.log import MessageLog
@@ -32,7 +38,11 @@ from core.records import Record, damage, records_of
 log = logging.getLogger("kumquat.log")
 
 _GAP = 1 << 16
-"""Up to this many bytes of other subjects between two batches are read along with them."""
+"""Up to this many bytes of other subjects between two batches are read along with them, from disk."""
+_GAP_IN_MEMORY = 1 << 12
+"""The same for what is in the page cache: there a second call is cheaper than copying more."""
+_MOST_ALONG = 1 << 20
+"""At most so many bytes of others are read along with one run of batches."""
 
 Entries: TypeAlias = "array[int] | memoryview[int]"
 
@@ -103,13 +113,13 @@ class Reader:
         if entries is None:
             entries = self._entries_on_disk(subject, sequence, nowait)
         if not entries:
-            raise self._lost(subject, sequence, "the segment that held it is damaged")
+            raise self._nowhere(subject, sequence, "the segment that held it is damaged")
         last = len(entries) // ENTRY - 1
         if sequence >= entries[last * ENTRY]:
             return entries, last
         i = bisect_right(range(last), sequence, key=lambda k: entries[k * ENTRY]) - 1
         if i < 0:
-            raise self._lost(subject, sequence, "no batch holds it")
+            raise self._nowhere(subject, sequence, "no batch holds it")
         return entries, i
 
     def _entries_in_memory(self, subject: Subject, sequence: int) -> Entries | None:
@@ -135,7 +145,7 @@ class Reader:
         i = bisect_right(range(len(segments)), sequence, key=next_sequence)
         row = self.rows(segments[i], nowait=nowait).find(subject.id) if i < len(segments) else None
         if row is None or not row.entries:
-            raise self._lost(subject, sequence, "the segment that held it is gone or damaged")
+            raise self._nowhere(subject, sequence, "the segment that held it is gone or damaged")
         return self._entries(segments[i], row, nowait)
 
     # --- indexes -------------------------------------------------------------------------------
@@ -178,18 +188,21 @@ class Reader:
                 found.append(batch)
                 i += 1
                 continue
-            run = self._run(places, i)
+            run = self._run(places, i, _GAP_IN_MEMORY if nowait else _GAP)
             found += self._read_run(subject, places[i : i + run], nowait, found)
             i += run
         return found
 
-    def _run(self, places: Sequence[Place], i: int) -> int:
+    def _run(self, places: Sequence[Place], i: int, most: int) -> int:
         """How many batches from the i-th on lie close together on disk: they are read at once."""
-        run = 1
+        run, along = 1, 0
         while i + run < len(places):
             before, this = places[i + run - 1], places[i + run]
             gap = this.position - (before.position + HEADER_SIZE + before.length)
-            if not 0 <= gap <= _GAP or self._log.tail.get(this.position) is not None:
+            along += gap
+            if not 0 <= gap <= most or along > _MOST_ALONG:
+                break
+            if self._log.tail.get(this.position) is not None:
                 break
             run += 1
         return run
@@ -200,13 +213,18 @@ class Reader:
         first, last = places[0], places[-1]
         start = first.position + HEADER_SIZE
         buffer = memoryview(bytearray(last.position + HEADER_SIZE + last.length - start))
+        sparse = len(buffer) > 2 * sum(place.length for place in places)
         segment = self._log.state.segment_of(first.position)
+        if first.position < segment.base:
+            raise self._gone(subject, first.base)
         try:
             with self._open_files.pinned(segment.path) as fd:
                 size = self._files.preadv_into(fd, buffer, start - segment.base, nowait=nowait)
         except BlockingIOError:
             raise WouldBlock from None
         except OSError as error:
+            if first.position < self._log.state.segments[0].base:
+                raise self._gone(subject, first.base) from error
             raise self._lost(subject, first.base, f"{segment.path}: {error}") from error
         if size < len(buffer) and nowait:
             raise WouldBlock
@@ -223,8 +241,18 @@ class Reader:
                     place.base,
                     f"{segment.path}, position {place.position}: {bad}",
                 )
-            found.append(batch)
+            # A view would keep all that was read along for as long as the client takes its answer.
+            found.append(bytes(batch) if sparse else batch)
         return found
+
+    def _nowhere(self, subject: Subject, sequence: int, why: str) -> KumquatError:
+        """No place was found for a sequence that was there when the read began."""
+        if sequence < subject.earliest:
+            return self._gone(subject, sequence)
+        return self._lost(subject, sequence, why)
+
+    def _gone(self, subject: Subject, sequence: int) -> OffsetOutOfRange:
+        return OffsetOutOfRange(f"{subject.name!r}: sequence {sequence} was deleted meanwhile")
 
     def _lost(self, subject: Subject, sequence: int, why: str) -> CorruptMessage:
         self.corrupt_reads += 1
@@ -276,20 +304,29 @@ class Reader:
         return records_of(memoryview(batch), self._log.options.max_decompressed_bytes)
 
     def _entries_since(self, subject: Subject, timestamp: int) -> Iterator[Entries]:
-        """The entries of each segment that may hold a message not older, oldest segment first."""
+        """The entries of each segment that may hold a message not older, oldest segment first.
+
+        The subject's own array is taken first: the loop may move it to a sealed segment meanwhile, and
+        then it is found there too, by the same first position.
+        """
+        own = array("q", subject.entries or ())
+        last_position = -1
         for segment in list(self._log.state.segments):
-            unindexed = segment.unindexed
-            if unindexed is not None:
-                if subject.id in unindexed:
-                    yield unindexed[subject.id]
-                continue
-            row = self.rows(segment).find(subject.id)
-            if row is None or not row.entries or row.next_sequence <= subject.earliest:
-                continue
-            if row.max_timestamp >= timestamp:
-                yield self._entries(segment, row, nowait=False)
-        if subject.entries is not None:
-            yield subject.entries[:]
+            entries = self._entries_of(segment, subject, timestamp)
+            if entries:
+                last_position = entries[1]
+                yield entries
+        if own and own[1] > last_position:
+            yield own
+
+    def _entries_of(self, segment: Segment, subject: Subject, timestamp: int) -> Entries | None:
+        unindexed = segment.unindexed
+        if unindexed is not None:
+            return unindexed.get(subject.id)
+        row = self.rows(segment).find(subject.id)
+        if row is None or not row.entries or row.next_sequence <= subject.earliest:
+            return None
+        return self._entries(segment, row, nowait=False) if row.max_timestamp >= timestamp else None
 
     # --- by size -------------------------------------------------------------------------------
 
@@ -309,11 +346,13 @@ class Reader:
 
     def sequence_since(self, subject: Subject, timestamp: int) -> int:
         """Blocks: the first sequence of the first batch whose highest timestamp is not older; the high
-        watermark when all are older. A batch without a timestamp counts as young."""
+        watermark when all are older. A batch without a timestamp counts as young; so does what comes
+        while this looks."""
+        high_watermark = subject.high_watermark
         for base, end, _, highest in self._batches(subject):
             if end > subject.earliest and (highest >= timestamp or highest < 0):
-                return max(subject.earliest, min(base, subject.high_watermark))
-        return subject.high_watermark
+                return max(subject.earliest, min(base, high_watermark))
+        return high_watermark
 
     def _batches(self, subject: Subject) -> Iterator[tuple[int, int, int, int]]:
         """Base, end, length and highest timestamp of each batch, oldest first."""

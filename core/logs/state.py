@@ -37,8 +37,9 @@ class LogState:
 
     def segment_of(self, position: int) -> Segment:
         """The segment that holds a position; the oldest if all are above it."""
-        i = bisect_right(self.segments, position, key=lambda segment: segment.base)
-        return self.segments[max(0, i - 1)]
+        segments = self.segments
+        i = bisect_right(segments, position, key=lambda segment: segment.base)
+        return segments[max(0, i - 1)]
 
     def start_segment(self, segment: Segment, ceiling: int, next_id: int, cluster_id: str) -> None:
         self.segments.append(segment)
