@@ -291,4 +291,4 @@ class Coordination:
 
 def _caller(session: Session) -> Caller:
     host = session.peer.rpartition(":")[0].strip("[]")
-    return Caller(session.client_id or "", f"/{host}", session.members)
+    return Caller(session.client_id or "", f"/{host}", session.members, session.software)

@@ -73,6 +73,8 @@ class Session:
     version: int = 0
     """The request's API version: for caches of encoded bytes, never for behaviour (except where a handler's
     head says so)."""
+    software: str = ""
+    """What the client calls itself in ApiVersions, from version 3 of that on."""
     members: dict[str, str] = field(default_factory=dict)
     """Group → the member that this connection last spoke for: see gateway/groups/offsets.py."""
 

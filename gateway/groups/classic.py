@@ -36,6 +36,7 @@ from gateway.groups.protocol import (
     assignment_bytes,
     choose_standard,
     kind_of,
+    manner_of,
     pack,
     read_subscription,
 )
@@ -94,7 +95,7 @@ class Classic:
         if presence is None:
             presence = self._enter(roster, request, subscription, caller, now)
         else:
-            self._rejoin(roster, presence, request, subscription, now)
+            self._rejoin(roster, presence, request, subscription, caller.software, now)
         member = roster.group.members[presence.id]
         caller.bound[roster.group.name] = member.id
         self._members.met(roster, member)
@@ -145,9 +146,9 @@ class Classic:
         before = roster.instances.get(request.group_instance_id or "")
         if before is not None:
             old = roster.group.members[before]
-            return self._members.replace(roster, old, member, now, "its static member came anew")
+            return self._members.replace(roster, old, member, now, caller.software)
         self._members.check_room(roster)
-        return self._members.enter(roster, member, now)
+        return self._members.enter(roster, member, now, caller.software)
 
     def _rejoin(
         self,
@@ -155,6 +156,7 @@ class Classic:
         presence: Presence,
         request: JoinGroupRequest,
         subscription: Subscription,
+        software: str,
         now: float,
     ) -> None:
         divisions, before = self._divisions, roster.group.members[presence.id]
@@ -162,10 +164,11 @@ class Classic:
             presence.ticket.resolve(RebalanceInProgress("the member has joined anew"))
             presence.ticket = None
         kind = kind_of(request.protocols)
-        if kind != presence.kind:  # another assignor: it begins from nothing
+        if kind != before.kind:  # another assignor: it begins from nothing
             divisions.drop(roster, presence, {*before.holds, *presence.phases}, now)
-            presence.kind = kind
+            presence.manner = manner_of(kind, software)
         else:
+            presence.manner = manner_of(kind, software)
             self._joined(roster, presence, subscription, now)
         chosen = choose_standard(request.protocols)
         assert chosen is not None
@@ -190,7 +193,7 @@ class Classic:
     ) -> None:
         by_id, owned = self._members.world.subjects.by_id, subscription.owned
         sids = {*roster.group.members[presence.id].holds, *presence.phases}
-        if presence.kind != COOPERATIVE or owned is None:
+        if presence.manner != COOPERATIVE or owned is None:
             self._divisions.move(roster, presence, JOINED, sids, now)
             return
         claimed = {sid for sid in sids if by_id[sid].name in owned}

@@ -76,7 +76,7 @@ class Consumer:
         group = self._members.ledger.make_group(request.group_id)
         roster = self._members.roster(group)
         presence = roster.presences.get(request.member_id)
-        if presence is not None and presence.kind == KIP_848:
+        if presence is not None and presence.manner == KIP_848:
             self._begin_anew(roster, presence, request, now)
         else:
             presence = self._enter(roster, request, caller, now)
@@ -101,7 +101,7 @@ class Consumer:
         old = roster.group.members[before]
         if old.kind == KIP_848 and not roster.presences[before].away:
             raise UnreleasedInstance(f"{before!r} is still static member {member.instance_id!r}")
-        return self._members.replace(roster, old, member, now, "another came in its place")
+        return self._members.replace(roster, old, member, now)
 
     def _member(self, roster: Roster, request: Request, caller: Caller) -> Member:
         if request.subscribed_topic_regex:

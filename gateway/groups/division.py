@@ -14,9 +14,11 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
     exclusive  no
     shared     yes; where nothing was committed, it begins by the group's consume.auto.offset.reset
     auto       from the second subscriber on, once a position was committed: until then only the first
-               member's own auto.offset.reset knows where the group begins. Back when at most one
-               subscriber has been left for auto.exclusive.after.ms. Then it drains; a member that does
-               not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again ever later.
+               member's own auto.offset.reset knows where the group begins. So when the second comes,
+               a classic owner is asked to rejoin, once: then it commits, if it ever does. Back when at
+               most one subscriber has been left for auto.exclusive.after.ms. Then it drains; a member
+               that does not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again
+               ever later.
 
 With nobody there, a subject with unacked messages stays shared: the next member's first position is a
 pull offset. Subjects that are owned in mode `exclusive` are spread evenly over the members; a newcomer
@@ -29,10 +31,14 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from core.delivery import actions
+from gateway.groups.protocol import KIP_848
 from gateway.groups.roster import (
+    CLAIMED,
+    DROPPED,
     FREE,
     HELD,
     HOLDING,
+    JOINED,
     KEEP,
     MOVES,
     STALE,
@@ -124,6 +130,8 @@ class Divisions:
         """Whether it may soon take up a subject that is being taken away from others."""
         for sid in presence.topics:
             division = roster.divisions[sid]
+            if division.awaited is not None and division.awaited != presence.id:
+                return True
             if division.step in CHANGING and sid not in roster.group.members[presence.id].holds:
                 holders = division.plain if division.step is not CLOSING else division.pull
                 mine = division.step is OPENING or division.owner == presence.id
@@ -153,9 +161,9 @@ class Divisions:
     ) -> None:
         """Something happened to a member's holding of these subjects."""
         gone = []
-        for sid in sids:
+        for sid in (sids := list(sids)):
             before = self.phase(roster, presence, sid)
-            after = MOVES[presence.kind, before, event]
+            after = MOVES[presence.manner, before, event]
             if after in (FREE, HELD):
                 presence.phases.pop(sid, None)
             else:
@@ -163,6 +171,16 @@ class Divisions:
             if before in HOLDING and after not in HOLDING:
                 gone.append(sid)
         self._let_go(roster, presence, gone, now)
+        if event in (JOINED, DROPPED, CLAIMED):
+            self._came(roster, presence, sids, now)
+
+    def _came(self, roster: Roster, presence: Presence, sids: list[int], now: float) -> None:
+        """An owner that was asked to rejoin has done so."""
+        for sid in sids:
+            division = roster.divisions[sid]
+            if division.awaited == presence.id:
+                division.awaited = None
+                self._wake(roster, division, now)
 
     def drop(self, roster: Roster, presence: Presence, sids: Iterable[int], now: float) -> None:
         """A member holds these no longer, and its client knows."""
@@ -264,6 +282,9 @@ class Divisions:
         elif division.step in (OWNED, MOVING) and division.owner in division.plain:
             self._each(roster, {division.owner}, KEEP, sid, now)
         self._world.changed(roster.group, sid)
+        self._wake(roster, division, now)
+
+    def _wake(self, roster: Roster, division: Division, now: float) -> None:
         for presence in [p for p in division.subscribers.values() if p.ticket is not None]:
             self.ready(roster, presence, now)
 
@@ -294,12 +315,27 @@ class Divisions:
             return mode == SHARED
         if progress is None or not progress.shared:
             committed = progress is not None and progress.position is not None
+            self._ask_owner(roster, division, committed)
             return committed and len(division.subscribers) > 1
         if len(division.subscribers) > 1:
             division.lonely_since = division.drain_until = None
             division.patience = 1.0
             return True
         return self._stays_shared(roster, sid, progress, now)
+
+    def _ask_owner(self, roster: Roster, division: Division, committed: bool) -> None:
+        """Have an owner commit where the group is, if others wait for that."""
+        if len(division.subscribers) < 2:
+            division.asked = False
+        if committed or division.awaited not in division.plain:
+            division.awaited = None
+        if committed or division.asked or len(division.subscribers) < 2:
+            return
+        for member_id in division.plain:
+            presence = roster.presences[member_id]
+            if presence.manner != KIP_848:
+                presence.nudged = division.asked = True
+                division.awaited = member_id
 
     def _stays_shared(self, roster: Roster, sid: int, progress: Progress, now: float) -> bool:
         """With at most one subscriber."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
 from gateway.groups.pattern import Patterns
-from gateway.groups.protocol import EAGER, LED
+from gateway.groups.protocol import EAGER, LED, manner_of
 from gateway.groups.roster import Phase, Presence, Roster
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Caller:
     host: str
     bound: dict[str, str]
     """Group → the member that this connection last spoke for."""
+    software: str = ""
+    """What the client is, if it said."""
 
 
 def check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
@@ -121,11 +123,12 @@ class Members:
 
     # --- coming ----------------------------------------------------------------------------------
 
-    def enter(self, roster: Roster, member: Member, now: float) -> Presence:
+    def enter(self, roster: Roster, member: Member, now: float, software: str = "") -> Presence:
         """A new member, as it is to be."""
         self.ledger.put(roster.group, member)
         self.arrived(roster.group.name, member.id)
-        presence = roster.presences[member.id] = Presence(member.id, member.kind)
+        manner = manner_of(member.kind, software)
+        presence = roster.presences[member.id] = Presence(member.id, manner)
         if member.instance_id is not None:
             roster.instances[member.instance_id] = member.id
         self.resubscribe(roster, presence, now)
@@ -133,10 +136,12 @@ class Members:
         logger.info("member %s joined group %s", member.id, roster.group.name)
         return presence
 
-    def replace(self, roster: Roster, old: Member, new: Member, now: float, why: str) -> Presence:
+    def replace(
+        self, roster: Roster, old: Member, new: Member, now: float, software: str = ""
+    ) -> Presence:
         """A new member in the place of an old one, which is fenced."""
-        sids = self._remove(roster, old, why, heir=new.id)
-        presence = self.enter(roster, new, now)
+        sids = self._remove(roster, old, "another came in its place", heir=new.id)
+        presence = self.enter(roster, new, now, software)
         self.divisions.look_at(roster, sids, now)
         return presence
 

@@ -27,6 +27,10 @@ COOPERATIVE_STICKY = "cooperative-sticky"
 STANDARD = frozenset({"range", "roundrobin", "sticky", COOPERATIVE_STICKY})
 EAGER, COOPERATIVE, KIP_848, LED = "eager", "cooperative", "consumer", "client"
 """Kinds of members: see core.delivery.state.Member."""
+FORGETFUL = "forgetful"
+"""The manner of eager members whose client forgets every position when it rejoins."""
+FORGETFUL_SOFTWARE = ("apache-kafka-java", "librdkafka", "confluent-kafka-python")
+"""As they call themselves in ApiVersions."""
 _NEWEST = ConsumerProtocolSubscription.valid_versions.stop - 1
 
 
@@ -66,6 +70,10 @@ def kind_of(protocols: Sequence[JoinGroupRequestProtocol]) -> str:
     """How a consumer rebalances: cooperatively only if no eager assignor is in its list."""
     names = {offered.name for offered in protocols}
     return COOPERATIVE if names == {COOPERATIVE_STICKY} else EAGER
+
+
+def manner_of(kind: str, software: str) -> str:
+    return FORGETFUL if kind == EAGER and software in FORGETFUL_SOFTWARE else kind
 
 
 def pack(data: bytes) -> str:

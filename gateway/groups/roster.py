@@ -12,6 +12,9 @@ taken away is simply decided upon anew.
     TAKING   held, to be taken away; the client does not know yet
     TOLD     held; the client was told an assignment without it and has yet to confirm
 
+Eager clients are of two manners. Of some (Java, librdkafka) it is known that they forget all positions
+when they rejoin and ask anew: for them there is no STALE.
+
 What moves it, besides GRANT (FREE to HELD) and the end of the member: see MOVES. A classic client is
 asked to come by answering its heartbeat REBALANCE_IN_PROGRESS.
     TAKE     the subject is to be taken away
@@ -32,7 +35,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from gateway.groups.protocol import COOPERATIVE, EAGER, KIP_848
+from gateway.groups.protocol import COOPERATIVE, EAGER, FORGETFUL, KIP_848
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +69,17 @@ TAKE, KEEP, JOINED, DROPPED, CLAIMED, BEAT, WITHOUT, CONFIRM = Event
 HOLDING = frozenset({HELD, TAKING, TOLD})
 
 MOVES: dict[tuple[str, Phase, Event], Phase] = {
+    (FORGETFUL, HELD, TAKE): TAKING,
+    (FORGETFUL, TAKING, TAKE): TAKING,
+    (FORGETFUL, HELD, KEEP): HELD,
+    (FORGETFUL, TAKING, KEEP): HELD,
+    (FORGETFUL, HELD, JOINED): HELD,
+    (FORGETFUL, STALE, JOINED): FREE,
+    (FORGETFUL, RINSED, JOINED): FREE,
+    (FORGETFUL, TAKING, JOINED): FREE,
+    (FORGETFUL, TAKING, WITHOUT): FREE,
+    (FORGETFUL, STALE, BEAT): STALE,
+    (FORGETFUL, TAKING, BEAT): TAKING,
     (EAGER, HELD, TAKE): TAKING,
     (EAGER, TAKING, TAKE): TAKING,
     (EAGER, HELD, KEEP): HELD,
@@ -156,7 +170,8 @@ class Presence:
     """A member of a served group, as it is now."""
 
     id: str
-    kind: str
+    manner: str
+    """How it rebalances: its kind, or FORGETFUL."""
     topics: set[int] = field(default_factory=set)
     """The subjects that it is subscribed to and that exist."""
     phases: dict[int, Phase] = field(default_factory=dict)
@@ -189,6 +204,8 @@ class Division:
     """How one subject is divided among the members of a group."""
 
     __slots__ = (
+        "asked",
+        "awaited",
         "drain_until",
         "lonely_since",
         "owner",
@@ -207,6 +224,10 @@ class Division:
         self.owner: str | None = None
         """Who is to hold it by plain offsets."""
         self.step = Step.OWNED
+        self.asked = False
+        """Its owner was asked to rejoin, so that it commits where the group is."""
+        self.awaited: str | None = None
+        """The owner, until it has done so."""
         self.lonely_since: float | None = None
         """Since when a shared subject has had fewer than two subscribers."""
         self.patience = 1.0

@@ -52,4 +52,5 @@ def api_versions(session: Session, request: ApiVersionsRequest) -> ApiVersionsRe
         # Versions before 3 have neither, which decodes as empty.
         if value and not _SOFTWARE.fullmatch(value):
             raise Refused(ErrorCode.INVALID_REQUEST, f"{value!r} is no name of client software")
+    session.software = request.client_software_name
     return ApiVersionsResponse(api_keys=[_range(api) for _, api in sorted(dispatch.apis.items())])

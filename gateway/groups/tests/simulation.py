@@ -201,6 +201,7 @@ class Client:
     member_id: str = ""
     generation: int = -1
     next_beat: float = 0.0
+    software: str = ""
     loses: bool = False
     """The next answer does not arrive."""
     caller: Caller = field(init=False)
@@ -209,7 +210,7 @@ class Client:
         self.reconnect()
 
     def reconnect(self) -> None:
-        self.caller = Caller("client", "/127.0.0.1", {})
+        self.caller = Caller("client", "/127.0.0.1", {}, self.software)
 
     @property
     def coordinator(self) -> Coordinator:

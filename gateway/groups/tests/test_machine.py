@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.groups.tests.simulation import GROUP, Classic, Client, Modern, Simulation
 
 TOPICS = ["t", "u"]
-KINDS = ["range", "keeper", "cooperative", "modern", "explicit"]
+KINDS = ["range", "keeper", "eager", "cooperative", "modern", "explicit"]
 MODES = ["auto", "auto", "shared", "exclusive"]
 SUBSCRIPTIONS = [["t"], ["t", "u"], ["u"]]
 MOST_CLIENTS = 5
@@ -25,7 +25,10 @@ def make(world: Simulation, kind: str, name: str, topics: list[str]) -> Client:
     if kind in ("modern", "explicit"):
         return Modern(world, name, topics, explicit=kind == "explicit")
     protocol = "cooperative-sticky" if kind == "cooperative" else "range"
-    return Classic(world, name, topics, protocol=protocol, keeps=kind == "keeper")
+    software = "librdkafka" if kind == "range" else ""
+    return Classic(
+        world, name, topics, software=software, protocol=protocol, keeps=kind == "keeper"
+    )
 
 
 class Groups(RuleBasedStateMachine):
