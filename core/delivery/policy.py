@@ -149,7 +149,7 @@ class SharePolicy:
             return min(room, left)
         if pace.over_since is None:
             pace.over_since = now
-        return room if now - pace.over_since >= PATIENCE else 0
+        return min(room, max(1, share // 64)) if now - pace.over_since >= PATIENCE else 0
 
     def _share(self, progress: Progress, high_watermark: int, sharers: int, now: float) -> int:
         """A member's share of all that is not handled yet."""

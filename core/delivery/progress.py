@@ -180,9 +180,8 @@ class Progress:
     def lease(self, log: PullLog, pull: int, given: list[list[int]]) -> None:
         if pull < log.next:
             raise ValueError(f"pull sequence {pull} of slot {log.slot} was given before")
-        if not self.shared and given:
-            first = given[0][0]
-            self.begin_sharing(first if self.position is None else min(first, self.position))
+        if not self.shared and given:  # the action that began it is lost
+            self.begin_sharing(min(self.position or 0, given[0][0]))
         for first, size, attempt in given:
             self._claim(first, first + size)
             log.give(Lease(pull, first, size, attempt))
