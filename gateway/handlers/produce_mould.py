@@ -63,7 +63,8 @@ def make_mould(
     log = session.broker.log
     name, topic_id = topics[0].name, topics[0].topic_id
     subject = log.subjects.by_name.get(name) or log.subjects.by_topic_id.get(topic_id)
-    if subject is None or topics[0].partition_data[0].index:
+    (partition,) = topics[0].partition_data
+    if subject is None or partition.index or not partition.records:
         return None
     buffers = ProduceRequest.encode(request, route.version)
     if b"".join(buffers) != frame[start:].tobytes():

@@ -188,6 +188,24 @@ def test_a_duplicate_while_the_sync_is_held_gets_no_answer_before_it(tmp_path: P
     serve(check, tmp_path)
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_requests_without_records_are_each_refused_and_the_connection_lives(
+    tmp_path: Path, version: int
+) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        request = produce("t", acks=1, records=b"")
+        async with served.client() as client:
+            for records in (None, memoryview(b"")):
+                request.topic_data[0].partition_data[0].records = records
+                for _ in range(3):
+                    answer = only(await client.call(request, version))
+                    assert answer.error_code == ErrorCode.INVALID_RECORD
+            assert only(await client.call(produce("t", b"a"), version)).base_offset == 0
+
+    serve(check, tmp_path)
+
+
 def test_producer_ids_are_new_and_an_epoch_is_raised(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         async with served.client() as client:
