@@ -132,12 +132,17 @@ class SubjectKeeper:
                 logger.error("topic %s was created, but without its configs: %s", name, error)
                 self._apply(subject, {})
                 raise StoreError(f"created, but with default configs: {error}") from error
-        self.on_created(subject)
+        if not subject.deleted:
+            self.on_created(subject)
         logger.info("topic %s created%s", name, f" with {dict(configs)}" if configs else "")
         return subject
 
     async def delete(self, subject: Subject) -> None:
         """Delete a subject and all its messages; durable when it returns."""
+        if subject.deleted:  # another client was quicker
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {subject.name!r} any more"
+            )
         self._log.delete_subject_nowait(subject)
         self._removed(subject)
         self.on_deleted(subject)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from gateway.tests.harness import NO_SPACE, Client, Served, create_topic, produce, serve
 from gateway.wire import (
@@ -219,6 +220,44 @@ def test_topics_are_deleted_by_name_and_by_id_and_may_be_made_anew(tmp_path: Pat
             assert made.topic_id != old
             answer = await client.call(produce("a_1", b"x"), 9)
             assert answer.responses[0].partition_responses[0].base_offset == 0
+
+    serve(check, tmp_path)
+
+
+def test_two_clients_that_delete_the_same_topics_are_both_answered_for_each(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        for name in ("a", "b", "c"):
+            await served.create(name)
+        answers: list[dict[str, int]] = []
+
+        async def delete_all(client: Client) -> None:
+            gone = await delete(client, *map(DeleteTopicState, ("a", "b", "c")))
+            answers.append({topic.name: topic.error_code for topic in gone})
+
+        async with served.client() as one, served.client() as two, trio.open_nursery() as both:
+            both.start_soon(delete_all, one)
+            both.start_soon(delete_all, two)
+        for name in ("a", "b", "c"):
+            codes = sorted(answer[name] for answer in answers)
+            assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    serve(check, tmp_path)
+
+
+def test_a_topic_that_is_deleted_while_another_client_is_about_to_is_refused_to_that_one(
+    tmp_path: Path,
+) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        await served.create("u")
+        subjects = served.broker.log.subjects.by_name
+        t, u = subjects["t"], subjects["u"]
+        await served.broker.subjects.delete(t)
+        failed = await served.broker.subjects.delete_all([t, u])
+        assert {s.name: e.error_code for s, e in failed.items()} == {
+            "t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+        assert u.deleted
 
     serve(check, tmp_path)
 
