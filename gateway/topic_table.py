@@ -8,6 +8,7 @@ one that is missing is encoded first, with a pause for other work after each.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import trio
@@ -42,6 +43,8 @@ class TopicTable:
         self._chunks: dict[int, dict[int, Subject]] = {}
         self._encoded: dict[Form, dict[int, bytes]] = {}
         """By form, then by chunk."""
+        self._in_use: list[dict[int, bytes]] = []
+        """Those that an answer is being made of: they must not grow stale, kept or not."""
 
     def add(self, subject: Subject) -> None:
         self._chunks.setdefault(subject.id // CHUNK, {})[subject.id] = subject
@@ -58,10 +61,14 @@ class TopicTable:
         """All topics, encoded for this version of Metadata."""
         form = (version, node_id, operations)
         kept = self._kept(form)
-        for number in list(self._chunks):
-            if number not in kept and number in self._chunks:
-                kept[number] = self._encode(number, form)
-                await trio.lowlevel.checkpoint()
+        self._in_use.append(kept)
+        try:
+            for number in list(self._chunks):
+                if number not in kept and number in self._chunks:
+                    kept[number] = self._encode(number, form)
+                    await trio.lowlevel.checkpoint()
+        finally:
+            del self._in_use[next(i for i, used in enumerate(self._in_use) if used is kept)]
         # Chunks that changed during the pauses: they are few, and now there is no pause.
         for number in self._chunks:
             if number not in kept:
@@ -85,5 +92,5 @@ class TopicTable:
         return self._encoded.setdefault(form, {})
 
     def _forget(self, number: int) -> None:
-        for kept in self._encoded.values():
+        for kept in itertools.chain(self._encoded.values(), self._in_use):
             kept.pop(number, None)

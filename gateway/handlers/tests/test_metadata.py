@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 
 from gateway.dispatch import dispatch
 from gateway.options import Listener
@@ -19,6 +20,7 @@ from gateway.wire import (
     FindCoordinatorRequest,
     MetadataRequest,
     MetadataRequestTopic,
+    MetadataResponse,
 )
 
 if TYPE_CHECKING:
@@ -189,6 +191,40 @@ def test_a_kept_answer_follows_every_creation_and_deletion(tmp_path: Path) -> No
                 await client.call(MetadataRequest(topics=None), version)
             await keeper.delete(served.broker.log.subjects.by_name["new"])
             assert await listed() == names - {"t7"}
+
+    serve(check, tmp_path)
+
+
+def test_a_full_answer_is_whole_though_topics_go_and_other_forms_push_it_out(
+    tmp_path: Path,
+) -> None:
+    async def check(served: Served) -> None:
+        keeper = served.broker.subjects
+        names = {f"t{number}" for number in range(8 * CHUNK)}
+        await keeper.create_all({name: {} for name in names})
+        table, answers = keeper.table, []
+        first = min(served.broker.log.subjects, key=lambda subject: subject.id)
+
+        async def listed() -> None:
+            answers.append(await table.encoded(12, 1, 0))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listed)
+            for _ in range(3):
+                await trio.lowlevel.checkpoint()  # some of it is encoded by now
+            async with trio.open_nursery() as others:
+                for operations in range(1, 7):
+                    others.start_soon(table.encoded, 12, 1, operations)
+                for _ in range(2):
+                    await trio.lowlevel.checkpoint()
+                served.broker.log.delete_subject_nowait(first)
+                keeper._removed(first)
+        (answer,) = answers
+        response = MetadataResponse(topics=answer)
+        decoded, _ = MetadataResponse.decode(
+            memoryview(b"".join(MetadataResponse.encode(response, 12))), 12
+        )
+        assert {topic.name for topic in decoded.topics} == names - {first.name}
 
     serve(check, tmp_path)
 
