@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from core.delivery import actions as kinds
@@ -117,6 +118,8 @@ class ActionLog:
             if fd is not None and fd >= 0:
                 with suppress(OSError):
                     self.files.close(fd)
+        self.fenced = self.fenced or StorageError("the action log is closed: the broker stops")
+        self._call_waiting(self.fenced)
 
     # --- writing -----------------------------------------------------------------------------------
 
@@ -148,10 +151,13 @@ class ActionLog:
 
     def _groups_to_tell(self, actions: Sequence[Action]) -> list[Group]:
         """Groups that these actions name and of which the active segment knows nothing yet."""
-        by_id, base = self.groups.by_id, self.active.base
-        ids = {action[1] for action in actions if action[0] not in _OF_NO_GROUP}
-        known = (by_id.get(group_id) for group_id in sorted(ids))
-        return [group for group in known if group is not None and group.snapshot != base]
+        by_id, base, found = self.groups.by_id, self.active.base, []
+        for action in actions:
+            if action[0] not in _OF_NO_GROUP:
+                group = by_id.get(action[1])
+                if group is not None and group.snapshot != base and group not in found:
+                    found.append(group)
+        return found
 
     def _apply(self, actions: Sequence[Action]) -> None:
         """As replay does: one that does not fit is passed over, the others count. Then it is raised."""
@@ -257,10 +263,10 @@ class ActionLog:
         if self.active.snapshot_complete or self.fenced is not None:
             return False
         frames: list[tuple[int, Sequence[Action]]] = []
-        subjects = list(self._subjects_left)[:_SUBJECTS_A_FRAME]
+        subjects = list(islice(self._subjects_left, _SUBJECTS_A_FRAME))
         numbers = self.groups.numbers
         slots = [self.groups.snapshot_slots(sid) for sid in subjects if sid in numbers]
-        groups = [] if subjects else list(self._groups_left)[:most]
+        groups = [] if subjects else list(islice(self._groups_left, most))
         fresh = [
             group
             for group in groups

@@ -29,6 +29,7 @@ from core.logs.files import Files
 log = logging.getLogger("kumquat.actions")
 
 FOLDER = "actions"
+_MOST_LEAPS = 1000
 
 
 def open_action_log(
@@ -62,7 +63,7 @@ def open_action_log(
 def _begin(action_log: ActionLog, replay: Replay) -> None:
     """Write down the start: no pull offset that may have been given out is given again."""
     clean = replay.groups.clean and not replay.damages
-    distance = 0 if clean else JUMP * (1 + replay.damages)
+    distance = 0 if clean else JUMP * (1 + min(replay.damages, _MOST_LEAPS))
     action_log.append([(kinds.JUMP, distance), *repairs(replay.groups)])
     if not replay.groups.by_id:
         action_log.snapshot_step()

@@ -192,6 +192,18 @@ def test_observers_see_actions_once_they_are_applied(tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_closed_log_takes_nothing_and_leaves_nobody_waiting(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with service(tmp_path) as log:
+            share(log)
+        with pytest.raises(StorageError, match="closed"):
+            pull(log, 1)
+        with pytest.raises(StorageError, match="closed"):
+            await log.wait_synced(1 << 40)
+
+    run(story)
+
+
 def test_a_log_that_cannot_be_opened_says_why() -> None:
     files = FakeFiles(DATA)
     files.fail(Fault("reserve", errno.ENOSPC, times=None))
