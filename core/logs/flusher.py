@@ -2,16 +2,23 @@
 
 The loop hands it a job, the thread runs it and wakes the loop through an eventfd. One job is under way
 at a time; whoever comes meanwhile is served by the next. That is group commit.
+
+A job that fails with anything but an OSError is a mistake of ours, or memory has run out: it counts as
+failed all the same. If the thread ended, nobody would ever be told, and all would wait for ever.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import queue
 import threading
 from typing import Generic, Protocol, TypeVar
 
 import trio
+
+log = logging.getLogger("kumquat.log")
 
 
 class Job(Protocol):
@@ -58,5 +65,8 @@ class Flusher(Generic[J]):
                 job.run()
             except OSError as error:
                 outcome = error
+            except Exception as error:
+                log.exception("a sync failed in a way that was not foreseen")
+                outcome = OSError(errno.EIO, f"{type(error).__name__}: {error}")
             self._done.put((job, outcome))
             os.eventfd_write(self._event, 1)

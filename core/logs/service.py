@@ -269,7 +269,7 @@ class MessageService:
                 self._kick()
                 for segment in self.log.unindexed_segments():
                     await self._index(segment)
-            except (OSError, StorageError) as error:
+            except (OSError, StorageError, IndexDamaged) as error:
                 log.error("housekeeping of the log failed, trying again soon: %s", error)
                 await trio.sleep(_RETRY_SECONDS)
                 continue
@@ -295,7 +295,7 @@ class MessageService:
             await trio.sleep(self.log.options.retention_check_interval_ms / 1000)
             try:
                 await self.apply_retention()
-            except (OSError, StorageError) as error:
+            except (OSError, StorageError, IndexDamaged) as error:
                 log.error("retention failed, trying again at the next check: %s", error)
 
     async def apply_retention(self) -> None:

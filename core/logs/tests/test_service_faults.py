@@ -148,3 +148,22 @@ def test_a_cold_read_never_holds_up_the_loop(tmp_path: Path) -> None:
         assert len(service.read_nowait(subject, 1, 1, True)) == 1
 
     run(story, tmp_path, tail_bytes=10)
+
+
+def test_a_sync_that_fails_in_an_unforeseen_way_fences_the_log_and_leaves_nobody_waiting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(service: MessageService, files: FakeFiles, subject: Subject) -> None:
+        def fail(path: Path) -> None:
+            raise MemoryError("none left")
+
+        files.during_sync = fail
+        service.append_nowait(subject, memoryview(batch(b"second")))
+        with pytest.raises(StorageError, match="MemoryError"):
+            await service.wait_synced()
+        files.during_sync = None
+        assert service.statistics().fenced
+        assert (subject.high_watermark, subject.next_sequence) == (1, 2)
+
+    run(story, tmp_path)
+    assert "not foreseen" in caplog.text
