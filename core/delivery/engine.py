@@ -19,7 +19,7 @@ left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from core.delivery import actions
 from core.delivery.actions import Action
@@ -97,29 +97,6 @@ def pull_action(gid: int, sid: int, log: PullLog, ranges: Iterable[Range]) -> Ac
     return (actions.PULL, gid, sid, log.slot, log.next, [list(part) for part in ranges])
 
 
-def to_wake(
-    progress: Progress,
-    policy: SharePolicy,
-    waiters: Iterable[PullLog],
-    *,
-    high_watermark: int,
-    sharers: int,
-    max_records: int,
-    now: float,
-) -> list[PullLog]:
-    """Whose waiting Fetch is to be looked at again: the longest idle first, as many as can be fed."""
-    at_hand = waiting(progress, high_watermark)
-    woken = []
-    for log in policy.longest_idle_first(waiters):
-        if at_hand <= 0:
-            break
-        room = policy.room(progress, log, high_watermark, sharers, now)
-        if room > 0:
-            woken.append(log)
-            at_hand -= min(max_records, room, portion(at_hand, sharers))
-    return woken
-
-
 # --- acks ----------------------------------------------------------------------------------------
 
 
@@ -130,32 +107,7 @@ def ack(gid: int, sid: int, log: PullLog, pull: int) -> Action | None:
     return (actions.ACK, gid, sid, log.slot, pull)
 
 
-# --- ends and beginnings ---------------------------------------------------------------------------
-
-
-def release(gid: int, sid: int, log: PullLog) -> Action:
-    """What is unacked goes to others."""
-    return (actions.RELEASE, gid, sid, log.slot)
-
-
-def release_all(group: Group, member_id: str, sids: Sequence[int] | None = None) -> list[Action]:
-    """Release each pull log of a member: of all subjects, or of these."""
-    return [
-        release(group.id, sid, log)
-        for sid, progress in group.progress.items()
-        for log in progress.pull_logs.values()
-        if log.member_id == member_id and (sids is None or sid in sids)
-    ]
-
-
-def share(gid: int, sid: int, sequence: int) -> Action:
-    """Sharing begins at that sequence, and from nothing: it also resets a group that shares."""
-    return (actions.SHARE, gid, sid, sequence)
-
-
-def unshare(gid: int, sid: int, progress: Progress) -> Action | None:
-    """Back to plain offsets; None while something is unacked."""
-    return (actions.UNSHARE, gid, sid) if progress.settled else None
+# --- what retention took ----------------------------------------------------------------------------
 
 
 def overtaken(gid: int, sid: int, progress: Progress, earliest: int) -> Action | None:

@@ -1,5 +1,5 @@
-"""How much a member is given, who is woken, from whom work is taken back. Volatile, and only advice:
-whatever is decided here, no message is lost or acked by it.
+"""How much a member is given, and from whom work is taken back. Volatile, and only advice: whatever is
+decided here, no message is lost or acked by it.
 
 Fetch is also how clients prefetch: some ask again only when the application has taken what they hold,
 others until a hundred thousand messages are queued. What a client has handled is known only when it
@@ -25,7 +25,7 @@ Policies keeps one of these for each group and subject; `observe` is to see all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import ceil, inf
 
 from core.delivery import actions
@@ -171,13 +171,6 @@ class SharePolicy:
         """When a member that got nothing, for it queues its share, should be looked at again."""
         over_since = self.pace(log.member_id).over_since
         return None if over_since is None else over_since + PATIENCE
-
-    def longest_idle_first(self, logs: Iterable[PullLog]) -> list[PullLog]:
-        def idle_since(log: PullLog) -> float:
-            since = self.pace(log.member_id).idle_since
-            return inf if since is None else since
-
-        return sorted(logs, key=idle_since)
 
     def steal(
         self,

@@ -54,7 +54,7 @@ class Simulation:
         self.clients: list[Client] = []
         self.steals: list[str] = []
         self.handled = 0
-        self.do((actions.GROUP, 1, "g"), engine.share(1, SID, 0))
+        self.do((actions.GROUP, 1, "g"), (actions.SHARE, 1, SID, 0))
         self.progress = self.groups.by_id[1].progress[SID]
 
     def do(self, *done: Action) -> None:
@@ -153,7 +153,7 @@ class Simulation:
         client.told = None
         self._commit(client)
         client.queue, client.queued = [], 0
-        self.do(engine.release(1, SID, client.log))
+        self.do((actions.RELEASE, 1, SID, client.log.slot))
         self._begin(client)
 
 

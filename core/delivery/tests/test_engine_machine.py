@@ -99,7 +99,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.members = 0
         self.do([(actions.JUMP, 0)])
         for gid in (1, 2):
-            self.do([(actions.GROUP, gid, f"g{gid}"), engine.share(gid, SID, 0)])
+            self.do([(actions.GROUP, gid, f"g{gid}"), (actions.SHARE, gid, SID, 0)])
         self.produce(200)
         self.enter(1)
         self.enter(1)
@@ -218,7 +218,10 @@ class EngineMachine(RuleBasedStateMachine):
         group, log = self.log(data)
         self.models[group.id].release(log.slot)
         self.do(
-            [*engine.release_all(group, log.member_id), (actions.LEFT, group.id, log.member_id)]
+            [
+                (actions.RELEASE, group.id, SID, log.slot),
+                (actions.LEFT, group.id, log.member_id),
+            ]
         )
 
     @rule(data=st.data())
@@ -401,6 +404,6 @@ def loses_what_was_leased(self: Progress, slot: int) -> PullLog:
     ],
 )
 def test_a_broken_engine_is_caught(owner: object, name: str, broken: object) -> None:
-    settings_ = settings(FEW, report_multiple_bugs=False, phases=[Phase.generate])
+    settings_ = settings(FEW, max_examples=800, report_multiple_bugs=False, phases=[Phase.generate])
     with mock.patch.object(owner, name, broken), pytest.raises(AssertionError):
         run_state_machine_as_test(EngineMachine, settings=settings_)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from core.delivery import actions, engine
+from core.delivery import actions
 from core.delivery.policy import FIRST_WINDOW, PATIENCE, SMALLEST_WINDOW, Pace
-from core.delivery.state import PullLog
 from core.delivery.tests.simulation import SID, Client, Simulation, crowd
 
 
@@ -134,55 +133,7 @@ def test_a_slow_member_gets_few_at_a_time() -> None:
     assert pace.window == SMALLEST_WINDOW
 
 
-# --- waking and taking back ------------------------------------------------------------------------
-
-
-def waiters(simulation: Simulation, count: int) -> list[PullLog]:
-    for client in crowd(count, 0.0):
-        simulation.join(client)
-    logs = list(simulation.progress.pull_logs.values())
-    for number, log in enumerate(logs):
-        simulation.policy.nothing_given(log, simulation.now - 100 + number)
-    return logs
-
-
-def wake(simulation: Simulation, logs: list[PullLog], max_records: int = 500) -> list[PullLog]:
-    return engine.to_wake(
-        simulation.progress,
-        simulation.policy,
-        reversed(logs),
-        high_watermark=simulation.high_watermark,
-        sharers=len(logs),
-        max_records=max_records,
-        now=simulation.now,
-    )
-
-
-def test_new_messages_wake_the_longest_idle_and_no_more_than_they_feed() -> None:
-    simulation = Simulation(0)
-    logs = waiters(simulation, 10)
-    assert wake(simulation, logs) == []
-    simulation.high_watermark = 3
-    assert wake(simulation, logs) == logs[:3]
-    simulation.high_watermark = 10_000
-    assert wake(simulation, logs) == logs
-    assert wake(simulation, logs, max_records=1) == logs
-
-
-def test_who_was_given_something_waits_at_the_end() -> None:
-    simulation = Simulation(0)
-    logs = waiters(simulation, 3)
-    order = []
-    for _ in range(6):
-        simulation.now += 1.0
-        simulation.high_watermark += 1
-        (woken,) = wake(simulation, logs)
-        order.append(woken.slot)
-        first = simulation.progress.cursor
-        simulation.do((actions.PULL, 1, SID, woken.slot, woken.next, [[first, 1, 1]]))
-        simulation.do((actions.ACK, 1, SID, woken.slot, woken.next))
-        simulation.policy.nothing_given(woken, simulation.now)
-    assert order == [1, 2, 3, 1, 2, 3]
+# --- taking back --------------------------------------------------------------------------------
 
 
 def hoarder(seconds_of_work: float) -> Simulation:

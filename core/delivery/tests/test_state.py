@@ -19,7 +19,7 @@ SID = 3
 def shared(at: int = 0) -> Groups:
     groups = Groups()
     groups.apply((actions.GROUP, 1, "g"))
-    groups.apply(engine.share(1, SID, at))
+    groups.apply((actions.SHARE, 1, SID, at))
     return groups
 
 
@@ -95,7 +95,7 @@ def test_offsets_of_the_highest_slot_are_positive() -> None:
 def test_slots_are_unique_over_all_groups_of_a_subject() -> None:
     groups = shared()
     groups.apply((actions.GROUP, 2, "h"))
-    groups.apply(engine.share(2, SID, 0))
+    groups.apply((actions.SHARE, 2, SID, 0))
     assert [opened(groups, "a").slot, opened(groups, "b", 2).slot, opened(groups, "c").slot] == [
         1,
         2,
@@ -111,7 +111,7 @@ def test_a_taken_slot_is_passed_over_and_a_used_one_begins_higher(
     first, second = opened(groups, "a"), opened(groups, "b")
     given_out(groups, first, (0, 50, 1))
     given_out(groups, second, (50, 7, 1))
-    groups.apply(engine.release(1, SID, second))
+    groups.apply((actions.RELEASE, 1, SID, second.slot))
     third = opened(groups, "c")
     assert third.slot == 3
     again = opened(groups, "d")
@@ -180,7 +180,7 @@ def test_a_commit_over_messages_that_retention_took_acks_the_others() -> None:
     groups = shared()
     log = opened(groups)
     given_out(groups, log, (0, 10, 1))
-    groups.apply(engine.release(1, SID, log))
+    groups.apply((actions.RELEASE, 1, SID, log.slot))
     log = opened(groups)
     progress = groups.by_id[1].progress[SID]
     given_out(groups, log, (10, 5, 1), (0, 10, 2))
@@ -221,7 +221,7 @@ def test_the_position_for_lag_tools_is_the_lowest_unacked_and_ends_at_the_cursor
     given_out(groups, second, (110, 10, 1))
     acked(groups, second, second.next)
     assert progress.lowest_unacked() == 100
-    groups.apply(engine.release(1, SID, first))
+    groups.apply((actions.RELEASE, 1, SID, first.slot))
     assert progress.lowest_unacked() == 100
     given_out(groups, second, (100, 10, 2))
     acked(groups, second, second.next)
@@ -233,8 +233,8 @@ def test_sharing_anew_forgets_what_waited_and_what_was_leased() -> None:
     first, second = opened(groups, "a"), opened(groups, "b")
     given_out(groups, first, (0, 10, 1))
     given_out(groups, second, (10, 10, 1))
-    groups.apply(engine.release(1, SID, first))
-    groups.apply(engine.share(1, SID, 5))
+    groups.apply((actions.RELEASE, 1, SID, first.slot))
+    groups.apply((actions.SHARE, 1, SID, 5))
     progress = groups.by_id[1].progress[SID]
     assert (progress.cursor, progress.settled, second.unacked) == (5, True, 0)
     assert not acked(groups, second, second.next)
@@ -245,13 +245,11 @@ def test_a_group_goes_back_to_plain_offsets_only_when_all_is_acked() -> None:
     log = opened(groups)
     progress = groups.by_id[1].progress[SID]
     given_out(groups, log, (0, 10, 1))
-    assert engine.unshare(1, SID, progress) is None
+    assert not progress.settled
     with pytest.raises(ValueError, match="unacked"):
         groups.apply((actions.UNSHARE, 1, SID))
     acked(groups, log, log.next)
-    action = engine.unshare(1, SID, progress)
-    assert action is not None
-    groups.apply(action)
+    groups.apply((actions.UNSHARE, 1, SID))
     assert (progress.shared, progress.position, groups.slots[SID]) == (False, 10, {})
 
 
@@ -260,7 +258,7 @@ def test_what_waits_to_be_delivered_again_goes_first_with_its_attempts() -> None
     first, second = opened(groups, "a"), opened(groups, "b")
     progress = groups.by_id[1].progress[SID]
     given_out(groups, first, (0, 2, 1))
-    groups.apply(engine.release(1, SID, first))
+    groups.apply((actions.RELEASE, 1, SID, first.slot))
     ranges = engine.hand_out(
         progress,
         second,

@@ -137,7 +137,7 @@ class ActionDriver:
         member_id = f"{name}-{self.now}-{self._next_member}"
         begun = []
         if sid not in group.progress or not group.progress[sid].shared:
-            begun.append(engine.share(group.id, sid, 0))
+            begun.append((actions.SHARE, group.id, sid, 0))
         opened = engine.open_pull_log(self.groups, group, sid, member_id)
         fields = {
             "id": member_id,
@@ -153,7 +153,12 @@ class ActionDriver:
         return self.groups.slots[sid][opened[3]][1]
 
     def leave(self, group: Group, member_id: str) -> None:
-        released = engine.release_all(group, member_id)
+        released = [
+            (actions.RELEASE, group.id, sid, log.slot)
+            for sid, progress in group.progress.items()
+            for log in progress.pull_logs.values()
+            if log.member_id == member_id
+        ]
         self.do(*released, (actions.LEFT, group.id, member_id))
 
     def pull(self, group: Group, sid: int, log: PullLog, count: int) -> None:

@@ -26,7 +26,7 @@ async def main():
         await nursery.start(log.run)
         groups = log.groups
         if 1 not in groups.by_id:
-            log.append_nowait([("group", 1, "g"), engine.share(1, 1, 0)])
+            log.append_nowait([("group", 1, "g"), ("share", 1, 1, 0)])
         group = groups.by_id[1]
         fields = dict(id=sys.argv[2], generation=1, kind="eager", client_id="", host="", session_ms=1,
                       rebalance_ms=1)
