@@ -20,7 +20,7 @@ from core.errors import StorageError
 from gateway.groups.classic import Classic
 from gateway.groups.consumer import Consumer
 from gateway.groups.deadlines import Deadlines
-from gateway.groups.division import TIMER, Divisions, World
+from gateway.groups.division import Divisions
 from gateway.groups.errors import (
     FencedInstance,
     GroupIdNotFound,
@@ -41,6 +41,7 @@ from gateway.groups.members import (
     check_group_id,
     is_led,
 )
+from gateway.groups.modes import TIMER, World
 from gateway.groups.offsets import Offsets
 from gateway.groups.protocol import CONSUMER, STANDARD, choose_standard
 from gateway.groups.roster import HELD, TAKE, Roster, Step, Ticket

@@ -10,28 +10,17 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
     DRAINING  shared, to be owned, unacked     only redelivery is handed out      every subscriber: pull
     CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then `unshare`
 
-    mode       is to be shared
-    exclusive  no
-    shared     yes; where nothing was committed, it begins by the group's consume.auto.offset.reset
-    auto       from the second subscriber on, once a position was committed: until then only the first
-               member's own auto.offset.reset knows where the group begins. So when the second comes,
-               a classic owner is asked to rejoin, once: then it commits, if it ever does. Back when at
-               most one subscriber has been left for auto.exclusive.after.ms. Then it drains; a member
-               that does not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again
-               ever later.
-
-With nobody there, a subject with unacked messages stays shared: the next member's first position is a
-pull offset. Subjects that are owned in mode `exclusive` are spread evenly over the members; a newcomer
-gets its part of them. In `auto` they stay where they are: they will be shared.
+Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from core.delivery import actions
-from gateway.groups.protocol import KIP_848
+from gateway.groups.modes import EXCLUSIVE, Modes, World
+from gateway.groups.owners import choose_owner, is_due_to, set_owner
 from gateway.groups.roster import (
     CLAIMED,
     DROPPED,
@@ -56,33 +45,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from core.delivery.state import Group, Progress
-    from core.logs.subject import Subjects
     from gateway.groups.deadlines import Deadlines
     from gateway.groups.ledger import Ledger
-    from meta.group_configs import GroupConfig
 
 OWNED, MOVING, OPENING, SHARING, DRAINING, CLOSING = Step
 PULLING = frozenset({SHARING, DRAINING})
 CHANGING = frozenset({MOVING, OPENING, CLOSING})
 
-EXCLUSIVE, SHARED, AUTO = "exclusive", "shared", "auto"
-DRAIN_SECONDS = 15.0
-MAX_PATIENCE = 64.0
 LATEST = "latest"
-TIMER = "division"
 
 logger = logging.getLogger(__name__)
-
-
-class World(Protocol):
-    """What groups must know of the rest of the broker."""
-
-    @property
-    def subjects(self) -> Subjects: ...
-    def config(self, group: str) -> GroupConfig: ...
-    def mode(self, group: str, sid: int) -> str: ...
-    def changed(self, group: Group, sid: int) -> None:
-        """What may be handed out of this subject has changed: released, or no longer held back."""
 
 
 def decide(want_pull: bool, progress: Progress | None, division: Division) -> Step:
@@ -99,7 +71,7 @@ class Divisions:
     def __init__(self, ledger: Ledger, world: World, deadlines: Deadlines) -> None:
         self._ledger = ledger
         self._world = world
-        self._deadlines = deadlines
+        self._modes = Modes(world, deadlines)
         self.ready: Callable[[Roster, Presence, float], None] = lambda *_: None
         """Called for a member whose JoinGroup is held, when a subject of it has changed."""
 
@@ -203,7 +175,15 @@ class Divisions:
         changed = self.enrol(roster, presence, topics)
         for sid in changed:
             self.advance(roster, sid, now)
-        self._spread(roster, presence, changed & topics, now)
+        for sid in sorted(changed & topics):
+            self._spread(roster, sid, presence.id, now)
+
+    def _spread(self, roster: Roster, sid: int, newcomer: str, now: float) -> None:
+        division = roster.divisions[sid]
+        exclusive = self._world.mode(roster.group.name, sid) == EXCLUSIVE
+        if exclusive and division.step in (OWNED, MOVING) and is_due_to(roster, division, newcomer):
+            set_owner(roster, division, newcomer)
+            self.advance(roster, sid, now)
 
     def leave(self, roster: Roster, presence: Presence, heir: str | None = None) -> set[int]:
         """A member is gone. Its owned subjects go to `heir`, if there is one. Gives those to look at."""
@@ -218,7 +198,7 @@ class Divisions:
             division.plain.discard(presence.id)
             division.pull.discard(presence.id)
             if division.owner == presence.id:
-                self._own(roster, division, heir)
+                set_owner(roster, division, heir)
         roster.owned.pop(presence.id, None)
         return sids
 
@@ -233,7 +213,7 @@ class Divisions:
         division = roster.divisions.pop(sid, None)
         if division is None:
             return
-        self._own(roster, division, None)
+        set_owner(roster, division, None)
         for member_id in {*division.subscribers, *division.plain, *division.pull}:
             presence = roster.presences[member_id]
             presence.topics.discard(sid)
@@ -250,22 +230,21 @@ class Divisions:
         before = division.step
         while True:
             progress = group.progress.get(sid)
-            want_pull = self._wants_pull(roster, sid, progress, now)
+            want_pull = self._modes.wants_pull(roster, sid, progress, now)
             if not want_pull:
-                self._choose_owner(roster, division)
+                choose_owner(roster, division)
             step = decide(want_pull, progress, division)
             if step is OPENING and not division.plain:
                 self._share(group, sid, progress)
             elif step is CLOSING and not division.pull:
                 self._ledger.append([(actions.UNSHARE, group.id, sid)])
-                division.lonely_since = division.drain_until = None
-                division.patience = 1.0
+                division.reset_timers()
                 logger.info("group %s reads %s in order again", group.name, self._name(sid))
             else:
                 break
         division.step = step
         if step is SHARING:
-            self._own(roster, division, None)
+            set_owner(roster, division, None)
         elif step is OPENING:
             self._each(roster, division.plain, TAKE, sid, now)
         elif step is CLOSING:
@@ -308,59 +287,6 @@ class Divisions:
             presence.expecting.pop(sid, None)
         self.look_at(roster, sids, now)
 
-    def _wants_pull(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
-        division, name = roster.divisions[sid], roster.group.name
-        mode = self._world.mode(name, sid)
-        if mode != AUTO:
-            return mode == SHARED
-        if progress is None or not progress.shared:
-            committed = progress is not None and progress.position is not None
-            self._ask_owner(roster, division, committed)
-            return committed and len(division.subscribers) > 1
-        if len(division.subscribers) > 1:
-            division.lonely_since = division.drain_until = None
-            division.patience = 1.0
-            return True
-        return self._stays_shared(roster, sid, progress, now)
-
-    def _ask_owner(self, roster: Roster, division: Division, committed: bool) -> None:
-        """Have an owner commit where the group is, if others wait for that."""
-        if len(division.subscribers) < 2:
-            division.asked = False
-        if committed or division.awaited not in division.plain:
-            division.awaited = None
-        if committed or division.asked or len(division.subscribers) < 2:
-            return
-        for member_id in division.plain:
-            presence = roster.presences[member_id]
-            if presence.manner != KIP_848:
-                presence.nudged = division.asked = True
-                division.awaited = member_id
-
-    def _stays_shared(self, roster: Roster, sid: int, progress: Progress, now: float) -> bool:
-        """With at most one subscriber."""
-        division, key = roster.divisions[sid], (TIMER, roster.group.id, sid)
-        if division.lonely_since is None:
-            division.lonely_since = now
-        after = self._world.config(roster.group.name).auto_exclusive_after_ms / 1000
-        due = division.lonely_since + after * division.patience
-        if now < due:
-            self._deadlines.set(key, due)
-            return True
-        if progress.settled:
-            return False
-        if not division.subscribers:
-            return True
-        if division.drain_until is None:
-            division.drain_until = now + DRAIN_SECONDS
-        if now < division.drain_until:
-            self._deadlines.set(key, division.drain_until)
-            return False
-        division.drain_until, division.lonely_since = None, now
-        division.patience = min(division.patience * 2, MAX_PATIENCE)
-        self._deadlines.set(key, now + after * division.patience)
-        return True
-
     def _share(self, group: Group, sid: int, progress: Progress | None) -> None:
         subject = self._world.subjects.by_id[sid]
         position = None if progress is None else progress.position
@@ -376,37 +302,6 @@ class Divisions:
         cursor = max(subject.earliest, min(position, subject.high_watermark))
         self._ledger.append([(actions.SHARE, group.id, sid, cursor)])
         logger.info("group %s shares %s from %d on", group.name, subject.name, cursor)
-
-    # --- owners ----------------------------------------------------------------------------------
-
-    def _choose_owner(self, roster: Roster, division: Division) -> None:
-        if division.owner in division.subscribers:
-            return
-        candidates = division.plain & division.subscribers.keys() or division.subscribers.keys()
-        chosen = min(candidates, key=lambda member: roster.owned.get(member, 0), default=None)
-        self._own(roster, division, chosen)
-
-    def _own(self, roster: Roster, division: Division, member_id: str | None) -> None:
-        owned = roster.owned
-        if division.owner is not None:
-            owned[division.owner] = owned.get(division.owner, 1) - 1
-        if member_id is not None:
-            owned[member_id] = owned.get(member_id, 0) + 1
-        division.owner = member_id
-
-    def _spread(self, roster: Roster, newcomer: Presence, sids: set[int], now: float) -> None:
-        """Give a newcomer its part of the owned subjects."""
-        owned, name = roster.owned, roster.group.name
-        for sid in sorted(sids):
-            division = roster.divisions[sid]
-            owner = division.owner
-            if owner is None or division.step not in (OWNED, MOVING):
-                continue
-            if owned.get(owner, 0) - owned.get(newcomer.id, 0) < 2:
-                continue
-            if self._world.mode(name, sid) == EXCLUSIVE:
-                self._own(roster, division, newcomer.id)
-                self.advance(roster, sid, now)
 
     def _name(self, sid: int) -> str:
         subject = self._world.subjects.by_id.get(sid)

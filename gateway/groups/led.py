@@ -1,21 +1,7 @@
 """Groups in which a client assigns: Kafka's own protocol, with a leader and the full barrier.
 
-    state       what it means                                     Heartbeat     JoinGroup  SyncGroup
-    EMPTY       no members                                        unknown       held       unknown
-    PREPARING   waits until every member has sent a JoinGroup     rebalance     held       rebalance
-    COMPLETING  JoinGroups are answered; waits for the leader's   fine          see below  held
-                assignment
-    STABLE      everybody has its assignment                      fine          see below  answered
-    (unknown: UNKNOWN_MEMBER_ID; rebalance: REBALANCE_IN_PROGRESS)
+States, events and where they lead: led_states.py.
 
-    event     what happened; where it leads: see TRANSITIONS
-    JOIN      a new member, or a known one that says something new, or the leader
-    SYNC      the leader's assignment
-    GONE      a member left, or was silent for its session time-out; LAST: it was the only one
-    JOINED    every member has sent its JoinGroup; or the largest rebalance time-out is over, then
-              who has not is gone
-    LATE      a member has not sent its SyncGroup within the rebalance time-out; it is gone
-In COMPLETING and STABLE a JoinGroup that says nothing new (its answer was lost) is answered again.
 The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members, and
 again as long as some come.
 
@@ -29,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from core.delivery import actions
@@ -42,6 +27,21 @@ from gateway.groups.errors import (
     InconsistentGroupProtocol,
     RebalanceInProgress,
     UnknownMember,
+)
+from gateway.groups.led_states import (
+    COMPLETING,
+    EMPTY,
+    GONE,
+    JOIN,
+    JOINED,
+    LAST,
+    LATE,
+    PREPARING,
+    STABLE,
+    SYNC,
+    TRANSITIONS,
+    Participant,
+    State,
 )
 from gateway.groups.members import SESSION, new_member_id
 from gateway.groups.protocol import LED, pack, unpack
@@ -63,45 +63,6 @@ BARRIER = "barrier"
 """Deadlines: (BARRIER, group id)."""
 
 logger = logging.getLogger(__name__)
-
-
-class State(Enum):
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-
-
-EMPTY, PREPARING, COMPLETING, STABLE = State
-JOIN, SYNC, GONE, LAST, JOINED, LATE = "join", "sync", "gone", "last", "joined", "late"
-
-TRANSITIONS: dict[tuple[State, str], State] = {
-    (EMPTY, JOIN): PREPARING,
-    (PREPARING, JOIN): PREPARING,
-    (COMPLETING, JOIN): PREPARING,
-    (STABLE, JOIN): PREPARING,
-    (COMPLETING, SYNC): STABLE,
-    (PREPARING, GONE): PREPARING,
-    (COMPLETING, GONE): PREPARING,
-    (STABLE, GONE): PREPARING,
-    (PREPARING, LAST): EMPTY,
-    (COMPLETING, LAST): EMPTY,
-    (STABLE, LAST): EMPTY,
-    (PREPARING, JOINED): COMPLETING,
-    (COMPLETING, LATE): PREPARING,
-}
-
-
-@dataclass(slots=True)
-class Participant:
-    member: Member
-    """As it will be when the generation is stable."""
-    protocols: dict[str, bytes]
-    """What it offers, in the order of its preference."""
-    join: Ticket | None = None
-    sync: Ticket | None = None
-    synced: bool = False
-    assignment: bytes = b""
 
 
 @dataclass(slots=True)

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from core.delivery.state import Group, Member
     from core.logs.subject import Subject
     from gateway.groups.deadlines import Deadlines
-    from gateway.groups.division import Divisions, World
+    from gateway.groups.division import Divisions
     from gateway.groups.ledger import Ledger
+    from gateway.groups.modes import World
 
 SESSION, REBALANCE, HOLD, PENDING = "session", "rebalance", "hold", "pending"
 MAX_GROUP_ID = 32_767

@@ -234,6 +234,10 @@ class Division:
         """Grows when a drain did not succeed."""
         self.drain_until: float | None = None
 
+    def reset_timers(self) -> None:
+        self.lonely_since = self.drain_until = None
+        self.patience = 1.0
+
 
 class Roster:
     """The volatile side of one group."""
