@@ -15,7 +15,9 @@ What each version added:
 An answer lists exactly the partitions that were asked for. It is given at once when `min_bytes` are
 there, when a partition has an error, or when nothing could ever come; else when data has come, at the
 latest after `max_wait_ms` (and never more than `connections.max.idle.ms`: a client that has gone is
-noticed only then). The first batch is given even when it is larger than all limits (KIP-74).
+noticed only then). The first batch is given even when it is larger than all limits (KIP-74). What was read
+before a wait is kept, and read on behind: else a wait for many bytes would read the first of them again
+for each that comes.
 
 An offset with a slot in its high bits is a sharing member's: see sharing.py. What it is handed is answered
 at once, whatever `min_bytes` says.
@@ -23,11 +25,14 @@ at once, whatever `min_bytes` says.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
 from core.delivery.progress import SLOT_SHIFT
+from core.errors import KumquatError
+from core.records.batch import read_head
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
@@ -80,8 +85,9 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
     if broker.config.connections_max_idle_ms >= 0:
         max_wait = min(max_wait, broker.config.connections_max_idle_ms / 1000)
     deadline = trio.current_time() + max_wait
+    read: dict[int, _Read] = {}
     while True:
-        answer = _Answer(broker, request)
+        answer = _Answer(broker, request, read)
         await answer.read()
         if answer.size >= request.min_bytes or answer.complete:
             break
@@ -93,16 +99,33 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
     return FetchResponse(responses=answer.topics)
 
 
+@dataclass(slots=True)
+class _Read:
+    """What passes before have read of a partition."""
+
+    subject: Subject
+    batches: list[bytes | memoryview]
+    size: int
+
+    @property
+    def following(self) -> int:
+        """The offset behind it."""
+        head = read_head(self.batches[-1])
+        return head.base_offset + head.last_offset_delta + 1
+
+
 class _Answer:
     """One pass over all that a Fetch asks for."""
 
-    def __init__(self, broker: Broker, request: FetchRequest) -> None:
+    def __init__(self, broker: Broker, request: FetchRequest, read: dict[int, _Read]) -> None:
         self._broker = broker
         self._request = request
+        self._read = read
+        """By the place of the partition in the request."""
         self._room = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._aborted: list[AbortedTransaction] | None = [] if request.isolation_level else None
         self.topics: list[FetchableTopicResponse] = []
-        self.size = 0
+        self.size = sum(before.size for before in read.values())
         self._failed = self._fenced = self._handed_out = False
         self.awaited: dict[Subject, int] = {}
         """Subjects whose growth would change the answer, with the high watermark that was seen."""
@@ -128,13 +151,15 @@ class _Answer:
         for topic in self._request.topics:
             partitions = []
             for partition in topic.partitions:
-                partitions.append(await self._read_partition(topic, partition))
+                partitions.append(await self._read_partition(topic, partition, count))
                 count += 1
                 if count % PARTITIONS_AT_A_TIME == 0:
                     await trio.lowlevel.checkpoint()
             self.topics.append(FetchableTopicResponse(topic.topic, topic.topic_id, partitions))
 
-    async def _read_partition(self, topic: FetchTopic, partition: FetchPartition) -> PartitionData:
+    async def _read_partition(
+        self, topic: FetchTopic, partition: FetchPartition, number: int
+    ) -> PartitionData:
         index = partition.partition
         try:
             subject = find_partition(self._broker, topic.topic, index, topic.topic_id)
@@ -142,7 +167,7 @@ class _Answer:
                 return await self._read_shared(subject, partition)
             leader_epoch.check(partition.current_leader_epoch)
             self.awaited[subject] = subject.high_watermark
-            records = await self._records(subject, partition)
+            records = await self._records(subject, partition, number)
         except ANSWERABLE as error:
             self._failed = True
             return _failed(index, error.error_code)
@@ -177,15 +202,29 @@ class _Answer:
         )
 
     async def _records(
-        self, subject: Subject, partition: FetchPartition
+        self, subject: Subject, partition: FetchPartition, number: int
     ) -> list[bytes | memoryview] | bytes:
-        offset = partition.fetch_offset
+        before = self._read.get(number)
+        if before is None or before.subject is not subject:
+            self.size -= before.size if before else 0  # that was of a topic deleted since
+            before = self._read[number] = _Read(subject, [], 0)
+        offset = before.following if before.batches else partition.fetch_offset
         # A producer may know an offset before its batch is synced and can be read.
         if subject.high_watermark <= offset <= subject.next_sequence:
-            return b""
-        limit = min(partition.partition_max_bytes, self._room - self.size)
+            return before.batches or b""
+        limit = min(partition.partition_max_bytes - before.size, self._room - self.size)
         if self.size and limit <= 0:
-            return b""
-        records = await read_batches(self._broker.log, subject, offset, limit, self.size == 0)
-        self.size += sum(map(len, records))
-        return records or b""
+            return before.batches or b""
+        try:
+            more = await read_batches(self._broker.log, subject, offset, limit, self.size == 0)
+        except KumquatError:
+            if not before.batches:
+                raise
+            self._failed = True  # the next Fetch is told why; this one ends with what there is
+            return before.batches
+        if more:
+            size = sum(map(len, more))
+            self.size += size
+            before = _Read(subject, before.batches + more, before.size + size)
+            self._read[number] = before
+        return before.batches or b""

@@ -9,6 +9,8 @@ import trio
 
 from core.logs.tests.batches import batch
 from core.records.batch import read_head
+from gateway import reading
+from gateway.handlers import fetch as handler
 from gateway.tests.harness import Client, Served, produce, serve
 from gateway.wire import ErrorCode, FetchPartition, FetchRequest, FetchTopic
 
@@ -186,6 +188,71 @@ def test_a_fetch_waits_until_min_bytes_are_there(tmp_path: Path) -> None:
             assert scope.cancelled_caught, "one batch is not enough"
             await fill(writer, "t", 1)
             assert bases((await reader.receive()).responses[0].partitions[0]) == [0, 1]
+
+    serve(check, tmp_path)
+
+
+def test_a_wait_for_min_bytes_reads_no_batch_twice_and_gives_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+    read_batches = reading.read_batches
+
+    async def watched(log: Any, subject: Any, offset: int, limit: int, alone: bool) -> Any:
+        asked.append((subject.name, offset))
+        return await read_batches(log, subject, offset, limit, alone)
+
+    monkeypatch.setattr(handler, "read_batches", watched)
+
+    async def check(served: Served) -> None:
+        await served.create("t")
+        await served.create("u")
+        async with served.client() as reader, served.client() as writer:
+            wanted = fetch(("t", 0), ("u", 0), max_wait_ms=5000, min_bytes=6 * BATCH)
+            await reader.send((wanted, 11))
+            for topic in ("t", "t", "u", "t", "u", "t"):
+                await served.settled()
+                await fill(writer, topic, 1)
+            answer = await reader.receive()
+            assert [bases(t.partitions[0]) for t in answer.responses] == [[0, 1, 2, 3], [0, 1]]
+            assert sorted(asked) == [("t", 0), ("t", 1), ("t", 2), ("t", 3), ("u", 0), ("u", 1)]
+
+    serve(check, tmp_path)
+
+
+def test_limits_hold_for_what_is_read_before_and_after_a_wait_together(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        async with served.client() as reader, served.client() as writer:
+            limits = {"partition_max_bytes": 2 * BATCH + 10, "max_wait_ms": 5000}
+            await reader.send((fetch(("t", 0), min_bytes=100 * BATCH, **limits), 11))
+            for _ in range(4):
+                await served.settled()
+                await fill(writer, "t", 1)
+            await served.settled()
+            served.clock.jump(5.1)
+            assert bases((await reader.receive()).responses[0].partitions[0]) == [0, 1]
+
+    serve(check, tmp_path)
+
+
+def test_a_topic_made_anew_while_a_fetch_waits_is_read_from_the_asked_offset(
+    tmp_path: Path,
+) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        async with served.client() as reader, served.client() as writer:
+            await fill(writer, "t", 2)
+            await reader.send((fetch(("t", 0), max_wait_ms=5000, min_bytes=3 * BATCH), 11))
+            await served.settled()
+            log = served.broker.log
+            log.delete_subject_nowait(
+                log.subjects.by_name["t"]
+            )  # and at once, before anyone wakes:
+            log.create_subject_nowait("t")
+            await served.settled()
+            await fill(writer, "t", 3)
+            assert bases((await reader.receive()).responses[0].partitions[0]) == [0, 1, 2]
 
     serve(check, tmp_path)
 
