@@ -7,11 +7,15 @@ first.
 
 Messages that retention took in the meantime, or that are damaged on disk, are told of and skipped: the
 client sees a gap, as in a compacted topic. What does not fit the size limit is left for the next Fetch.
+
+A `Loading` is done in one go when all is in memory. It stops, with WouldBlock, where a thread has to help,
+and goes on from there.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -24,11 +28,10 @@ from core.errors import (
     UnsupportedCompression,
     WouldBlock,
 )
-from core.records import read_head
 from core.records.cut import Cutter, restamped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from core.delivery.progress import Lease
     from core.logs.service import MessageService
@@ -41,6 +44,8 @@ KEPT_BATCHES = 8
 UNREADABLE = (CorruptMessage, OffsetOutOfRange, InvalidRecord, UnsupportedCompression)
 _FIRST_GUESS = 1 << 10
 """Bytes per message, where none has been read yet."""
+_EXTENT = Struct(">q15xi").unpack_from
+"""Base offset and last offset delta of a batch."""
 
 
 class Lost(NamedTuple):
@@ -51,21 +56,10 @@ class Lost(NamedTuple):
     why: str
 
 
-class Loaded:
-    """What became of some leases."""
-
-    __slots__ = ("buffers", "lost", "size")
-
-    def __init__(self) -> None:
-        self.buffers: list[bytes | memoryview] = []
-        self.size = 0
-        self.lost: list[Lost] = []
-
-
 class LeaseReader:
     def __init__(self, log: MessageService) -> None:
-        self._log = log
-        self._cutter = Cutter(log.log.options.max_decompressed_bytes)
+        self.log = log
+        self.cutter = Cutter(log.log.options.max_decompressed_bytes)
         self._kept: OrderedDict[int, deque[tuple[int, int, Batch]]] = OrderedDict()
         """Base, end and bytes, by subject id; the newest first within a subject, last among subjects."""
         self._kept_bytes = 0
@@ -76,74 +70,38 @@ class LeaseReader:
         """About how many messages of a subject fit into so many bytes; at least one."""
         return max(1, int(limit / self._weights.get(subject.id, _FIRST_GUESS)))
 
+    def bytes_of(self, subject: Subject, messages: int) -> int:
+        """About how many bytes so many messages have; hardly less than that."""
+        return int(messages * self._weights.get(subject.id, _FIRST_GUESS) * 1.1) + 1
+
+    def weigh(self, subject: Subject, size: int, messages: int) -> None:
+        self._weights[subject.id] = size / messages
+
     def forget(self, subject_id: int) -> None:
         self._weights.pop(subject_id, None)
         self._kept_bytes -= sum(len(each[2]) for each in self._kept.pop(subject_id, ()))
 
-    async def load(
-        self, subject: Subject, slot: int, leases: Iterable[Lease], limit: int
-    ) -> Loaded:
-        """At least one batch, if one can be read; then as many as fit the limit."""
-        loaded = Loaded()
-        for lease in leases:
-            at, end = lease.first, lease.first + lease.size
-            shift = pull_offset(slot, lease.pull) - lease.first
-            while at < end:
-                if loaded.size >= limit and loaded.size:
-                    return loaded
-                try:
-                    following = await self._add(subject, at, end, shift, limit, loaded)
-                except UNREADABLE as error:
-                    following = min(end, await self._behind(subject, at))
-                    loaded.lost.append(Lost(at, following - at, str(error)))
-                if following == at:
-                    return loaded
-                at = following
-        return loaded
-
-    async def _add(
-        self, subject: Subject, at: int, end: int, shift: int, limit: int, loaded: Loaded
-    ) -> int:
-        """Add what comes next; gives the sequence behind it, or `at` when it does not fit."""
-        for batch in self._find(subject.id, at) or await self._read(
-            subject, at, end, limit - loaded.size
-        ):
-            head = read_head(batch)
-            base, behind = head.base_offset, head.base_offset + head.last_offset_delta + 1
-            if base >= end:
-                break
-            self._weights[subject.id] = len(batch) / (behind - base)
-            if at == base and behind <= end:
-                part = restamped(memoryview(batch), head, base + shift)
+    async def finish(self, loading: Loading) -> None:
+        """Load the rest, with the help of threads; and see to what cannot be read."""
+        while True:
+            try:
+                loading.run()
+            except WouldBlock:
+                await self._help(loading)
+            except UNREADABLE as error:
+                loading.skip(await self._behind(loading.subject, loading.at), str(error))
             else:
-                stop = min(end, behind)
-                part = await self._cut(subject.id, memoryview(batch), at, stop, base, shift)
-                if stop < behind:
-                    self._keep(subject.id, base, behind, batch)
-                behind = stop
-            size = sum(map(len, part))
-            if loaded.size and loaded.size + size > limit:
-                break
-            loaded.buffers += part
-            loaded.size += size
-            at = behind
-        return at
+                return
 
-    async def _cut(
-        self, sid: int, batch: memoryview, at: int, stop: int, base: int, shift: int
-    ) -> list[bytes | memoryview]:
-        first, last = at - base, stop - 1 - base
-        if self._cutter.is_heavy(sid, batch, first, last):
-            await trio.to_thread.run_sync(self._cutter.load, sid, batch)
-        return self._cutter.cut(sid, batch, first, last, base + shift)
-
-    async def _read(self, subject: Subject, at: int, end: int, room: int) -> list[Batch]:
-        """At least one batch, and hardly more than is wanted."""
-        wanted = int((end - at) * self._weights.get(subject.id, _FIRST_GUESS) * 1.1) + 1
+    async def _help(self, loading: Loading) -> None:
+        subject, inflating = loading.subject, loading.inflating
         try:
-            return self._log.read_nowait(subject, at, min(room, wanted), True)
-        except WouldBlock:
-            return await self._log.read(subject, at, min(room, wanted), True)
+            if inflating is not None:
+                await trio.to_thread.run_sync(self.cutter.load, subject.id, inflating)
+            else:
+                loading.ready = await self.log.read(subject, loading.at, loading.wanted, True)
+        except UNREADABLE as error:
+            loading.skip(await self._behind(subject, loading.at), str(error))
 
     async def _behind(self, subject: Subject, at: int) -> int:
         """Where there may be something to read again, after a sequence that cannot be read."""
@@ -152,21 +110,20 @@ class LeaseReader:
         if at >= subject.high_watermark:
             return at
         try:
-            return (await self._log.bounds(subject, at))[1]
-        except OffsetOutOfRange:  # deleted meanwhile
-            return max(at, subject.earliest)
+            return (await self.log.bounds(subject, at))[1]
         except CorruptMessage:
             return subject.high_watermark
 
     # --- batches of which a part was given -------------------------------------------------------
 
-    def _find(self, sid: int, sequence: int) -> list[Batch] | None:
-        for base, behind, batch in self._kept.get(sid, ()):
-            if base <= sequence < behind:
-                return [batch]
-        return None
+    def read_nowait(self, subject: Subject, at: int, size: int) -> Sequence[Batch]:
+        """At least one batch from the one that holds `at` on."""
+        for base, behind, batch in self._kept.get(subject.id, ()):
+            if base <= at < behind:
+                return (batch,)
+        return self.log.read_nowait(subject, at, size, True)
 
-    def _keep(self, sid: int, base: int, behind: int, batch: Batch) -> None:
+    def keep(self, sid: int, base: int, behind: int, batch: Batch) -> None:
         kept = self._kept.setdefault(sid, deque())
         if any(known[0] == base for known in kept):
             return
@@ -178,3 +135,110 @@ class LeaseReader:
         while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
             self._kept_bytes -= sum(len(each[2]) for each in dropped)
+
+
+class Loading:
+    """Some leases on their way into a Fetch's answer: at least one batch, then as many as fit the limit."""
+
+    __slots__ = (
+        "_end",
+        "_leases",
+        "_limit",
+        "_reader",
+        "_shift",
+        "_slot",
+        "at",
+        "buffers",
+        "inflating",
+        "lost",
+        "messages",
+        "ready",
+        "size",
+        "subject",
+    )
+
+    def __init__(
+        self, reader: LeaseReader, subject: Subject, slot: int, leases: list[Lease], limit: int
+    ) -> None:
+        self._reader = reader
+        self._slot = slot
+        self._leases = iter(leases)
+        self._limit = limit
+        self._shift = 0
+        self._end = 0
+        self.subject = subject
+        self.at = 0
+        """The sequence that comes next, of the lease that ends at `_end`."""
+        self.ready: Sequence[Batch] | None = None
+        """Batches that a thread has read."""
+        self.inflating: memoryview | None = None
+        """A batch that a thread has to inflate."""
+        self.buffers: list[bytes | memoryview] = []
+        self.size = 0
+        self.messages = 0
+        self.lost: list[Lost] = []
+
+    @property
+    def wanted(self) -> int:
+        """About how many bytes are still to be read of the lease at hand."""
+        left = self._reader.bytes_of(self.subject, self._end - self.at)
+        return min(left, self._limit - self.size)
+
+    def run(self) -> None:
+        """Load all, or as much as fits. WouldBlock, or one of UNREADABLE: it stopped at `at`."""
+        while True:
+            while self.at < self._end:
+                if not self._load():
+                    return
+            lease = next(self._leases, None)
+            if lease is None:
+                return
+            self.at, self._end = lease.first, lease.first + lease.size
+            self._shift = pull_offset(self._slot, lease.pull) - lease.first
+
+    def skip(self, behind: int, why: str) -> None:
+        """What comes next cannot be read."""
+        behind = min(behind, self._end)
+        if behind > self.at:
+            self.lost.append(Lost(self.at, behind - self.at, why))
+            self.at = behind
+        else:
+            self._leases, self._end = iter(()), self.at
+
+    def _load(self) -> bool:
+        """Add the next batches of the lease at hand; False when no more fits."""
+        reader, buffers, at, end = self._reader, self.buffers, self.at, self._end
+        batches, self.ready = self.ready, None
+        for batch in batches or reader.read_nowait(self.subject, at, self.wanted):
+            base, last = _EXTENT(batch)
+            behind = base + last + 1
+            if base >= end:
+                break
+            if base == at and behind <= end:
+                part = restamped(memoryview(batch), base + self._shift)
+                size = len(batch)
+            else:
+                part = self._cut(batch, base, behind)
+                behind = min(end, behind)
+                size = sum(map(len, part))
+            if self.size and self.size + size > self._limit:
+                return False
+            buffers += part
+            self.size += size
+            self.messages += behind - at
+            self.at = at = behind
+        return self.size < self._limit
+
+    def _cut(self, batch: Batch, base: int, behind: int) -> list[bytes | memoryview]:
+        reader, sid, end = self._reader, self.subject.id, min(self._end, behind)
+        view = memoryview(batch)
+        inflated, self.inflating = self.inflating, None
+        cut = reader.cutter.cut_nowait if inflated is None else reader.cutter.cut
+        try:
+            part = cut(sid, view, self.at - base, end - 1 - base, base + self._shift)
+        except WouldBlock:
+            self.inflating = view
+            raise
+        if end < behind:
+            reader.keep(sid, base, behind, batch)
+        return part

@@ -25,9 +25,9 @@ from core.delivery import actions
 from core.delivery.engine import leases_from, owns
 from core.delivery.policy import Policies, waiting
 from core.delivery.progress import pull_offset, split_offset
-from core.errors import KumquatError, StorageError
+from core.errors import KumquatError, StorageError, WouldBlock
 from gateway.counter import Counter, Waiter
-from gateway.lease_reader import LeaseReader
+from gateway.lease_reader import UNREADABLE, LeaseReader, Loading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,28 +95,39 @@ class Sharing:
             self._fenced += 1
             return Shared([], 0, offset, offset)
         group, log = owner
-        leases = leases_from(log, pull)
         if not first and limit <= 0:
             return self._nothing(group, log, subject, offset, limit)
+        leases = leases_from(log, pull)
         if leases:
             self._served_again += 1
-        else:
-            if not self._counter(group, subject).give(log, limit):
-                return self._nothing(group, log, subject, offset, limit)
+        elif self._counter(group, subject).give(log, limit):
             leases = leases_from(log, pull)
+        else:
+            return self._nothing(group, log, subject, offset, limit)
+        loading = Loading(self.reader, subject, slot, leases, limit)
         try:
-            loaded = await self.reader.load(subject, slot, leases, limit)
+            loading.run()
+        except (WouldBlock, *UNREADABLE):
+            if not await self._finish(loading, group, owner):
+                return Shared([], 0, offset, offset)
+        if not loading.size:
+            return self._nothing(group, log, subject, offset, limit)
+        self.reader.weigh(subject, loading.size, loading.messages)
+        end = self._end(group, log, subject)
+        return Shared(loading.buffers, loading.size, end, pull_offset(slot, log.acked))
+
+    async def _finish(self, loading: Loading, group: Group, owner: tuple[Group, PullLog]) -> bool:
+        """Read on with the help of threads; False when the pull log was taken away meanwhile."""
+        subject = loading.subject
+        try:
+            await self.reader.finish(loading)
         except KumquatError as error:
             logger.error("group %s cannot read %s: %s", group.name, subject.name, error)
-            return self._nothing(group, log, subject, offset, limit)
-        if self._groups.slots.get(subject.id, NO_SLOTS).get(slot) is not owner:
-            return Shared([], 0, offset, offset)  # taken away while it was read
-        if loaded.lost:
-            self._lose(group, subject, loaded.lost)
-        if not loaded.size:
-            return self._nothing(group, log, subject, offset, limit)
-        end = self._end(group, log, subject)
-        return Shared(loaded.buffers, loaded.size, end, pull_offset(slot, log.acked))
+        if self._groups.slots.get(subject.id, NO_SLOTS).get(owner[1].slot) is not owner:
+            return False
+        if loading.lost:
+            self._lose(group, subject, loading.lost)
+        return True
 
     def _nothing(
         self, group: Group, log: PullLog, subject: Subject, offset: int, limit: int

@@ -18,6 +18,7 @@ i has delta i.
 
 from __future__ import annotations
 
+import struct
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
@@ -25,11 +26,10 @@ from collections import OrderedDict
 
 from crc32c import crc32c
 
-from core.errors import CorruptMessage
+from core.errors import CorruptMessage, WouldBlock
 from core.records.batch import (
     CODEC_MASK,
     CRC_FROM,
-    HEAD,
     HEAD_SIZE,
     OVERHEAD,
     STAMP,
@@ -42,6 +42,10 @@ from core.records.records import varint
 NO_EPOCH = -1
 HEAVY = 16 << 10
 """A compressed batch from this size on is inflated in a thread."""
+
+_UNSUMMED = struct.Struct(">qiibI")
+_SUMMED = struct.Struct(">hiqqqhii")
+assert (_UNSUMMED.size, _SUMMED.size) == (CRC_FROM, HEAD_SIZE - CRC_FROM)
 
 _MOST_BATCHES = 64
 _RUNS = (16, 128)
@@ -137,20 +141,14 @@ class Cutter:
         self._held = 0
         self._lock = threading.Lock()
 
-    def is_heavy(self, sid: int, batch: memoryview, first_delta: int, last_delta: int) -> bool:
-        """Whether cutting takes so long that `load` should be called in a thread first."""
-        head = read_head(batch)
-        return (
-            len(batch) >= HEAVY
-            and bool(head.attributes & CODEC_MASK)
-            and not _is_whole(head, first_delta, last_delta)
-            and (sid, head.base_offset, head.crc) not in self._known
-        )
-
     def load(self, sid: int, batch: memoryview) -> CutPoints:
         """The cut points of a batch, kept for the next time. InvalidRecord, CorruptMessage or
         UnsupportedCompression: its records cannot be told apart."""
-        head = read_head(batch)
+        return self._load(sid, batch, read_head(batch), None)
+
+    def _load(
+        self, sid: int, batch: memoryview, head: BatchHead, heaviest: int | None
+    ) -> CutPoints:
         key = (sid, head.base_offset, head.crc)
         with self._lock:
             found = self._known.get(key)
@@ -158,6 +156,8 @@ class Cutter:
                 self._known.move_to_end(key)
                 return found
         codec = head.attributes & CODEC_MASK
+        if codec and heaviest is not None and len(batch) >= heaviest:
+            raise WouldBlock
         points = CutPoints(head, inflate(codec, batch[HEAD_SIZE:], self._limit) if codec else None)
         with self._lock:
             replaced = self._known.pop(key, None)
@@ -174,10 +174,27 @@ class Cutter:
     ) -> Buffers:
         """The records with these deltas, both included; delta 0 is to have offset `base_offset`. Nothing
         when there are none in the batch."""
+        return self._cut(sid, batch, first_delta, last_delta, base_offset, None)
+
+    def cut_nowait(
+        self, sid: int, batch: memoryview, first_delta: int, last_delta: int, base_offset: int
+    ) -> Buffers:
+        """The same; WouldBlock when that takes long, and `load` is to be called in a thread first."""
+        return self._cut(sid, batch, first_delta, last_delta, base_offset, HEAVY)
+
+    def _cut(
+        self,
+        sid: int,
+        batch: memoryview,
+        first_delta: int,
+        last_delta: int,
+        base_offset: int,
+        heaviest: int | None,
+    ) -> Buffers:
         head = read_head(batch)
-        if _is_whole(head, first_delta, last_delta):
-            return restamped(batch, head, base_offset)
-        points = self.load(sid, batch)
+        if first_delta <= 0 and last_delta >= head.last_offset_delta:
+            return restamped(batch, base_offset)
+        points = self._load(sid, batch, head, heaviest)
         data = batch[HEAD_SIZE:] if points.inflated is None else points.inflated
         return _part(points, data, head, first_delta, last_delta, base_offset)
 
@@ -193,13 +210,9 @@ def cut(
     return Cutter(max_decompressed_bytes).cut(0, batch, first_delta, last_delta, base_offset)
 
 
-def restamped(batch: memoryview, head: BatchHead, base_offset: int) -> Buffers:
+def restamped(batch: memoryview, base_offset: int) -> Buffers:
     """The whole batch at another offset."""
-    return [STAMP.pack(base_offset, head.length, NO_EPOCH), batch[STAMP.size :]]
-
-
-def _is_whole(head: BatchHead, first_delta: int, last_delta: int) -> bool:
-    return first_delta <= 0 and last_delta >= head.last_offset_delta
+    return [STAMP.pack(base_offset, len(batch) - OVERHEAD, NO_EPOCH), batch[STAMP.size :]]
 
 
 def _part(
@@ -217,13 +230,7 @@ def _part(
     if not count:
         return []
     records = memoryview(data)[start:end]
-    new = head._replace(
-        base_offset=base_offset,
-        length=HEAD_SIZE - OVERHEAD + len(records),
-        leader_epoch=NO_EPOCH,
-        attributes=head.attributes & ~CODEC_MASK,
-        last_offset_delta=last_delta,
-        record_count=count,
-    )
-    crc = crc32c(records, crc32c(HEAD.pack(*new)[CRC_FROM:]))
-    return [HEAD.pack(*new._replace(crc=crc)), records]
+    summed = _SUMMED.pack(head.attributes & ~CODEC_MASK, last_delta, *head[7:12], count)
+    length = HEAD_SIZE - OVERHEAD + len(records)
+    crc = crc32c(records, crc32c(summed))
+    return [_UNSUMMED.pack(base_offset, length, NO_EPOCH, head.magic, crc) + summed, records]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from core.errors import KumquatError
+from core.errors import KumquatError, WouldBlock
 from core.logs.tests.batches import batch as plain
 from core.records import batch as batches
 from core.records import read_head, records_of
@@ -185,13 +185,12 @@ def test_a_batch_is_inflated_once_and_scanned_once() -> None:
     values = [b"%d" % n * 50 for n in range(2000)]
     batch = stored(built(*values, codec=1))
     cutter = Cutter(64 << 20)
-    assert len(batch) >= HEAVY or not cutter.is_heavy(1, batch, 0, 9)
     first = cutter.load(1, batch)
     for i in range(0, 2000, 100):
         cutter.cut(1, batch, i, i + 99, BASE)
     assert cutter.load(1, memoryview(bytes(batch))) is first, "it was inflated again"
     assert cutter.load(2, batch) is not first, "batches of two subjects are mixed up"
-    assert not cutter.is_heavy(1, batch, 0, 9)
+    assert cutter.cut_nowait(1, batch, 0, 9, BASE) == cutter.cut(1, batch, 0, 9, BASE)
 
 
 def test_what_is_kept_of_batches_is_bounded() -> None:
@@ -205,14 +204,15 @@ def test_what_is_kept_of_batches_is_bounded() -> None:
     assert len(cutter._known) <= 64
 
 
-def test_only_a_large_compressed_batch_that_is_cut_is_heavy() -> None:
+def test_only_a_large_compressed_batch_that_is_cut_would_block() -> None:
     cutter = Cutter(64 << 20)
     values = [crc32c(b"%d" % n).to_bytes(4, "big") * 8 for n in range(3000)]
-    large, plain = stored(built(*values, codec=1)), stored(built(*values))
+    large, uncompressed = stored(built(*values, codec=1)), stored(built(*values))
     small = stored(built(b"a", b"b", codec=1))
-    assert cutter.is_heavy(1, large, 0, 5)
-    assert not cutter.is_heavy(1, large, 0, 2999)
-    assert not cutter.is_heavy(1, plain, 0, 5)
-    assert not cutter.is_heavy(1, small, 0, 0)
+    assert len(large) >= HEAVY
+    with pytest.raises(WouldBlock):
+        cutter.cut_nowait(1, large, 0, 5, BASE)
+    for batch, last in ((large, 2999), (uncompressed, 5), (small, 0)):
+        assert cutter.cut_nowait(1, batch, 0, last, BASE) == cutter.cut(1, batch, 0, last, BASE)
     cutter.load(1, large)
-    assert not cutter.is_heavy(1, large, 0, 5)
+    assert cutter.cut_nowait(1, large, 0, 5, BASE) == cutter.cut(1, large, 0, 5, BASE)
