@@ -143,7 +143,9 @@ class Coordinator:
         self._members.tidy(roster)
 
     def _is_to_be_led(self, group: Group | None, request: JoinGroupRequest) -> bool:
-        if group is not None and self._members.roster(group).led is not None:
+        led = self.led(group) if group is not None else None
+        if led is not None:
+            led.check_protocols(request)
             return True
         standard = choose_standard(request.protocols) if request.protocol_type == CONSUMER else None
         if group is not None and group.members:
@@ -244,6 +246,8 @@ class Coordinator:
     def tick(self, now: float) -> None:
         """See to all that is due."""
         for key in self.deadlines.due(now):
+            if key in self.deadlines:  # moved on by what came of another one
+                continue
             try:
                 self._passed(key, now)
             except StorageError as error:

@@ -104,8 +104,8 @@ class Led:
     def join(
         self, request: JoinGroupRequest, caller: Caller, now: float, *, can_skip: bool
     ) -> JoinGroupResponse | Ticket:
+        self.check_protocols(request)
         offered = {protocol.name: protocol.metadata for protocol in request.protocols}
-        self._check_protocols(request, offered)
         caller_known = self.participants.get(request.member_id)
         before = self.roster.instances.get(request.group_instance_id or "")
         if caller_known is None and before is not None:
@@ -129,14 +129,15 @@ class Led:
             return self._joined(known)
         return self._rejoin(known, caller, now)
 
-    def _check_protocols(self, request: JoinGroupRequest, offered: dict[str, bytes]) -> None:
+    def check_protocols(self, request: JoinGroupRequest) -> None:
+        """Raises unless all members could go on with what is offered."""
         others = [p for p in self.participants.values() if p.member.id != request.member_id]
         if request.group_instance_id is not None:
             replaced = self.roster.instances.get(request.group_instance_id)
             others = [p for p in others if p.member.id != replaced]
         if others and request.protocol_type != self.protocol_type:
             raise InconsistentGroupProtocol(f"this group's type is {self.protocol_type!r}")
-        if not any(all(name in p.protocols for p in others) for name in offered):
+        if not any(all(p.name in o.protocols for o in others) for p in request.protocols):
             raise InconsistentGroupProtocol("no protocol is offered that all members offer")
         if not others:
             self.protocol_type = request.protocol_type
@@ -219,6 +220,7 @@ class Led:
             if known.sync is not None:
                 known.sync.resolve(RebalanceInProgress("a rebalance began"))
                 known.sync = None
+                self.members.touch(self.roster, known.member, now)
         longest = self._longest()
         delay = self.members.limits.initial_delay_ms / 1000
         if before is EMPTY and delay:

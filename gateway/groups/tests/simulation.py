@@ -60,10 +60,11 @@ LIMITS = Limits(
 
 
 class Simulation:
-    def __init__(self, *topics: str, **configs: str) -> None:
+    def __init__(self, *topics: str, limits: Limits = LIMITS, mode: str = "auto") -> None:
         self.now = 1000.0
+        self._limits = limits
         self.subjects = Subjects(SubjectConfig(1, -1, -1))
-        self.configs = {"auto.exclusive.after.ms": "20000"} | configs
+        self.configs = {"auto.exclusive.after.ms": "20000", "consume.mode": mode}
         self.log: list[Action] = []
         self.synced = 0
         self.handled: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -92,7 +93,7 @@ class Simulation:
 
     def _begin(self, groups: Groups) -> None:
         self.groups = groups
-        self.coordinator = Coordinator(groups, self._append, self, LIMITS)
+        self.coordinator = Coordinator(groups, self._append, self, self._limits)
         self.coordinator.start(self.now)
 
     # --- what happens ----------------------------------------------------------------------------
