@@ -42,6 +42,9 @@ OVERHEAD = 12  # base offset and length: what the length field leaves out
 CRC_FROM = 21
 CURRENT_MAGIC = 2
 
+LEAST_RECORD = 7  # bytes of a record without key, value and headers
+MOST_COMPRESSED = (64 << 20) // LEAST_RECORD
+
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
@@ -97,6 +100,8 @@ def check(batch: memoryview) -> BatchHead:
         raise InvalidRecord(
             f"a batch of {count} records has last offset delta {head.last_offset_delta}"
         )
+    if count * LEAST_RECORD > size - HEAD_SIZE:
+        _check_count(head, size)
     if fields[5] & 0x37:
         _check_attributes(head)
     if fields[9] >= 0 and (fields[10] < 0 or fields[11] < 0):
@@ -118,6 +123,14 @@ def _wrong_length(head: BatchHead, size: int) -> CorruptMessage | InvalidRecord:
     if whole < size:
         return InvalidRecord(f"{size - whole} bytes follow the batch: one batch a partition")
     return InvalidRecord(f"no whole batch: it says {whole} bytes, the request holds {size}")
+
+
+def _check_count(head: BatchHead, size: int) -> None:
+    """A batch of a few bytes must not take up millions of offsets. What is compressed cannot be counted
+    unopened; it gets a bound that no honest batch comes near."""
+    compressed = head.attributes & CODEC_MASK
+    if not compressed or head.record_count > MOST_COMPRESSED:
+        raise InvalidRecord(f"{head.record_count} records cannot be in a batch of {size} bytes")
 
 
 def _check_attributes(head: BatchHead) -> None:

@@ -81,6 +81,17 @@ def test_counts_that_do_not_agree_are_refused(delta: int, count: int) -> None:
     refused(resummed(data), InvalidRecord)
 
 
+@pytest.mark.parametrize(("codec", "count"), [(0, 3), (0, 2**31 - 1), (4, 2**31 - 1)])
+def test_a_small_batch_cannot_claim_millions_of_offsets(codec: int, count: int) -> None:
+    data = built(b"", b"", codec=codec)
+    struct.pack_into(">i", data, 23, count - 1)
+    struct.pack_into(">i", data, 57, count)
+    if codec == 0 and count == 3:
+        del data[61 + 2 * 7 :]
+        struct.pack_into(">i", data, 8, len(data) - 12)
+    refused(resummed(data), InvalidRecord)
+
+
 @pytest.mark.parametrize(
     ("attributes", "error"),
     [
