@@ -111,6 +111,8 @@ class LeaseReader:
             return at
         try:
             return (await self.log.bounds(subject, at))[1]
+        except OffsetOutOfRange:  # deleted meanwhile
+            return max(at, subject.earliest)
         except CorruptMessage:
             return subject.high_watermark
 
