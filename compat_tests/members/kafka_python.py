@@ -42,7 +42,8 @@ class KafkaPython:
         )
 
     def poll(self, seconds: float, most: int) -> list[Record]:
-        found = self._consumer.poll(timeout_ms=int(seconds * 1000), max_records=most)
+        # A poll that ends while a changed subscription is being joined forgets the answer.
+        found = self._consumer.poll(timeout_ms=int(max(seconds, 0.5) * 1000), max_records=most)
         return [
             Record(each.topic, each.offset, each.timestamp, (each.value or b"").decode())
             for records in found.values()

@@ -108,7 +108,8 @@ class Member:
         host.members[name] = self
 
     def __repr__(self) -> str:
-        return f"<{self.name}: {self.variant}, {len(self.records)} records>"
+        broken = f", broken: {self.broken}" if self.broken else ""
+        return f"<{self.name}: {self.variant}, {len(self.records)} records{broken}>"
 
     def hear(self, kind: str, fields: list[str]) -> None:
         match kind:
