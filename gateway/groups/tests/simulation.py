@@ -301,6 +301,7 @@ class Client:
 @dataclass
 class Classic(Client):
     protocol: str = "range"
+    rebalance_ms: int = REBALANCE_MS
     keeps: bool = False
     state: str = "out"
     """out, joining (its JoinGroup is held), joined, in"""
@@ -337,7 +338,7 @@ class Classic(Client):
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
+            rebalance_timeout_ms=self.rebalance_ms,
             member_id=self.member_id,
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(self.protocol, data)],
