@@ -13,7 +13,13 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -88,6 +94,12 @@ def lag(bootstrap: str, group: str, topic: str) -> int | None:
         reader.close()
     assert ends is not None
     return None if position is None else ends[1] - position
+
+
+def settled(bootstrap: str, group: str, count: int) -> bool:
+    """Whether the group is stable and has so many members."""
+    found = admin(bootstrap).describe_consumer_groups([group])[group].result(DEADLINE)
+    return found.state == ConsumerGroupState.STABLE and len(found.members) == count
 
 
 def values(records: Iterable[Record]) -> list[str]:
