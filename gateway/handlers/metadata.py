@@ -12,7 +12,8 @@ What each version added:
   v9  flexible
   v10 topic ids in the answer
   v11 authorized operations of the cluster are gone
-  v12 topics asked by id, without a name (before, such a topic is answered as one with an empty name)
+  v12 topics asked by id: where one is, ids count and names do not (before, a topic without a name is
+      answered as one with an empty name)
   v13 an error for the whole answer (for clients that shall start anew; never given)
 
 A topic that is not there is made when the request and `auto.create.topics.enable` allow it, as clients
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 NAMELESS_SINCE = 12
 """Before this version an answer cannot leave out a name, though a request can."""
+NO_ID = bytes(16)
 
 
 def _refuse(request: MetadataRequest, code: int, message: str) -> MetadataResponse:
@@ -71,6 +73,9 @@ async def metadata(session: Session, request: MetadataRequest) -> MetadataRespon
         if session.version < NAMELESS_SINCE:
             for topic in asked:
                 topic.name = topic.name or ""
+        elif any(topic.topic_id != NO_ID for topic in asked):
+            for topic in asked:  # Java writes an empty name beside the id
+                topic.name = None
         topics = await _named(broker, asked, request.allow_auto_topic_creation, operations)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port)],

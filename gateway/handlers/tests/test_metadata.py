@@ -138,12 +138,13 @@ def test_two_clients_that_ask_for_the_same_new_topic_both_get_it(tmp_path: Path)
     serve(check, tmp_path)
 
 
-def test_a_topic_is_found_by_its_id(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [None, "", "another"])
+def test_a_topic_is_found_by_its_id(tmp_path: Path, name: str | None) -> None:
     async def check(served: Served) -> None:
         await served.create("a")
         topic_id = served.broker.log.subjects.by_name["a"].topic_id
         async with served.client() as client:
-            asked = [MetadataRequestTopic(topic_id, None), MetadataRequestTopic(b"?" * 16, None)]
+            asked = [MetadataRequestTopic(topic_id, name), MetadataRequestTopic(b"?" * 16, name)]
             topics = (await client.call(MetadataRequest(topics=asked), 12)).topics
             assert (topics[0].error_code, topics[0].name) == (0, "a")
             assert (topics[1].error_code, topics[1].name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
