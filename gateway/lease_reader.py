@@ -121,7 +121,7 @@ class LeaseReader:
     def read_nowait(self, subject: Subject, at: int, size: int) -> Sequence[Batch]:
         """At least one batch from the one that holds `at` on."""
         for base, behind, batch in self._kept.get(subject.id, ()):
-            if base <= at < behind:
+            if base <= at < behind and at >= subject.earliest:
                 return (batch,)
         return self.log.read_nowait(subject, at, size, True)
 

@@ -6,12 +6,17 @@ What each version added:
   v4  flexible
 
 There is one epoch, 0, and it ends at the high watermark. Of any other nothing is known (-1).
+
+A consumer takes an end below its position for lost messages, and begins anew. Positions of members that
+share a subject lie far above its high watermark, and the request does not say who asks. So where a subject
+has been shared the epoch ends above all positions: nothing was lost, which is what the question is about.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core.delivery.progress import MAX_PULL, MAX_SLOT, pull_offset
 from gateway.dispatch import Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
@@ -21,6 +26,8 @@ from gateway.wire import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+
+BEYOND = pull_offset(MAX_SLOT, MAX_PULL)
 
 if TYPE_CHECKING:
     from gateway.broker import Broker
@@ -76,5 +83,7 @@ def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEn
     return EpochEndOffset(
         partition=asked.partition,
         leader_epoch=leader_epoch.CURRENT,
-        end_offset=subject.high_watermark,
+        end_offset=BEYOND
+        if subject.id in broker.actions.groups.numbers
+        else subject.high_watermark,
     )

@@ -1,7 +1,8 @@
 """What configs can belong to, as DescribeConfigs and the two AlterConfigs name it: numbers and names.
 
 Topics and groups have configs that can be changed; `Configured` is what the two have in common. A group's
-belong to its name, whether or not the group exists. The broker's options can only be shown.
+belong to its name, whether or not the group exists; with them is shown how many messages it has missed.
+The broker's options can only be shown.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -18,16 +18,18 @@ from gateway.dispatch import Refused
 from gateway.handlers.lookup import find_subject
 from gateway.subjects import check_name
 from gateway.wire.codes import ErrorCode
-from meta.definitions import DEFINITIONS, describe, validate
+from meta.definitions import DEFINITIONS, ConfigRow, ConfigSource, Synonym, describe, validate
 from meta.group_configs import GROUP_DEFINITIONS, MODE, describe_group, validate_group
+from meta.values import ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from gateway.broker import Broker
-    from meta.definitions import ConfigRow, Definition
+    from meta.definitions import Definition
 
 MAX_GROUP_NAME = 255
+EXPIRED = "expired.messages"
 
 logger = logging.getLogger(__name__)
 
@@ -98,12 +100,35 @@ def _group(broker: Broker, name: str) -> Configured:
         logger.info("group %s: configs changed: %s", name, dict(changes))
         broker.coordinator.config_changed(group=name)
 
+    def describe(names: Iterable[str] | None) -> list[ConfigRow]:
+        wanted = None if names is None else list(names)
+        rows = describe_group(configs, wanted)
+        if wanted is None or EXPIRED in wanted:
+            rows.append(_expired(broker, name))
+        return rows
+
     return Configured(
         configs,
         GROUP_DEFINITIONS,
         validate_group,
-        partial(describe_group, configs),
+        describe,
         alter,
+    )
+
+
+def _expired(broker: Broker, name: str) -> ConfigRow:
+    """Not a config, but this is where tools can show it: what a group has missed."""
+    group = broker.coordinator.groups.by_name.get(name)
+    count = sum(progress.expired for progress in group.progress.values()) if group else 0
+    source = ConfigSource.GROUP_CONFIG if count else ConfigSource.DEFAULT_CONFIG
+    return ConfigRow(
+        name=EXPIRED,
+        value=str(count),
+        source=source,
+        type=ConfigType.LONG,
+        doc="How many messages were deleted, or could not be read, before the group had acked them.",
+        synonyms=(Synonym(EXPIRED, str(count), source),),
+        read_only=True,
     )
 
 
