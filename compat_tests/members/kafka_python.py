@@ -1,4 +1,4 @@
-"""A member that is kafka-python: range, roundrobin or its cooperative-sticky."""
+"""A member that is kafka-python: range, roundrobin, its cooperative-sticky, or an assignor of its own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from kafka.structs import OffsetAndMetadata
 from compat_tests.members.client import Record, Told, pythonic
 
 
+class Custom(RoundRobinPartitionAssignor):  # type: ignore[misc]
+    """An assignor that no broker has heard of."""
+
+    name = "custom"
+
+
 class KafkaPython:
     STRATEGIES: ClassVar = {
         "range": RangePartitionAssignor,
         "roundrobin": RoundRobinPartitionAssignor,
         "cooperative": CooperativeStickyAssignor,
+        "custom": Custom,
     }
 
     def __init__(self, strategy: str, settings: dict[str, str], told: Told) -> None:
