@@ -16,6 +16,7 @@ For other parts of the broker:
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from meta.registry import Registry
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 NEVER = float("inf")
 NEEDS_ID_FROM = 4
 CAN_SKIP_FROM = 9
@@ -283,10 +285,19 @@ class Coordination:
         await self._actions.wait_synced(self._actions.append_nowait(changes))
 
     def subject_added(self, subject: Subject) -> None:
-        self._do(lambda: self._core.subject_added(subject, trio.current_time()))
+        """Members that are subscribed to it are told."""
+        self._tell(lambda: self._core.subject_added(subject, trio.current_time()))
 
     def subject_removed(self, subject: Subject) -> None:
-        self._do(lambda: self._core.subject_removed(subject.id))
+        """All groups forget it, and members that held it are told."""
+        self._tell(lambda: self._core.subject_removed(subject.id))
+
+    def _tell(self, decide: Callable[[], None]) -> None:
+        """What has happened elsewhere has happened; at the next start it is seen anyway."""
+        try:
+            self._do(decide)
+        except CoordinatorNotAvailable as error:
+            logger.error("groups could not be told of a change of topics: %s", error)
 
 
 def _caller(session: Session) -> Caller:

@@ -269,6 +269,7 @@ class Classic:
         if self._should_come(roster, presence, now):
             self._members.expect(roster, member, now)
             return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        self._members.met(roster, member)
         return HeartbeatResponse()
 
     def _should_come(self, roster: Roster, presence: Presence, now: float) -> bool:

@@ -162,7 +162,7 @@ class Coordinator:
         if not member_id:
             return
         if group is not None:
-            roster = self._members.roster(group)
+            roster = self._members.peek(group)
             if request.group_instance_id is not None:
                 known = roster.instances.get(request.group_instance_id)
                 if known is not None and known != member_id:
@@ -191,24 +191,30 @@ class Coordinator:
         self, group_id: str, member_id: str, instance_id: str | None, caller: Caller, now: float
     ) -> None:
         check_group_id(group_id)
+        if member_id in self._members.pending.get(group_id, ()):
+            self._arrived(group_id, member_id, now)
+            return
         group = self.groups.by_name.get(group_id)
         if group is None:
             raise UnknownMember(f"there is no group {group_id!r}")
-        roster = self._members.roster(group)
+        roster = self._members.peek(group)
         if not member_id and instance_id is not None:  # an admin's word: whoever that is
             member_id = roster.instances.get(instance_id, "")
         if caller.bound.get(group_id) == member_id:
             del caller.bound[group_id]
-        if member_id in self._members.pending.get(group_id, ()):
-            self._members.arrived(group_id, member_id)
-            if roster.led is not None:
-                roster.led.check_joined(now)
-        elif roster.led is not None:
+        if roster.led is not None:
             roster.led.check_member(member_id, instance_id)
             roster.led.remove(member_id, now, "it left")
         else:
             roster, member = self._members.find(group_id, member_id, instance_id)
             self._members.leave(roster, member, now, "it left")
+
+    def _arrived(self, group_id: str, member_id: str, now: float) -> None:
+        """An id that was given is no longer waited for."""
+        self._members.arrived(group_id, member_id)
+        led = self._led(group_id)
+        if led is not None:
+            led.check_joined(now)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
@@ -220,7 +226,7 @@ class Coordinator:
         finally:
             group = self.groups.by_name.get(request.group_id)
             if group is not None and not group.members:
-                self._tidy(self._members.roster(group))
+                self._tidy(self._members.peek(group))
 
     def _led(self, group_id: str) -> Led | None:
         check_group_id(group_id)
@@ -253,17 +259,19 @@ class Coordinator:
             except StorageError as error:
                 logger.error("groups cannot be written, trying again soon: %s", error)
                 self.deadlines.set(key, now + RETRY_SECONDS)
+            except Exception:  # a fault of one group must not stop the clock of all
+                logger.exception("deadline %s failed", key)
 
     def _passed(self, key: Key, now: float) -> None:
         kind = key[0]
         if kind == PENDING:
-            self._members.arrived(key[1], key[2])
-            led = self._led(key[1])
-            if led is not None:
-                led.check_joined(now)
+            self._arrived(key[1], key[2], now)
             return
         roster = self._members.rosters.get(key[1])
-        if roster is None or self.groups.by_id.get(key[1]) is not roster.group:
+        if roster is None:
+            return
+        if self.groups.by_id.get(key[1]) is not roster.group:
+            self._members.drop(roster)
             return
         if kind == TIMER:
             if key[2] in roster.divisions:

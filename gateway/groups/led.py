@@ -333,6 +333,10 @@ class Led:
         gone = [(actions.LEFT, group.id, m) for m in group.members if m not in self.participants]
         self.members.ledger.append([*gone, *map(self._durable, self.participants.values())])
         self.state = TRANSITIONS[self.state, SYNC]
+        logger.info(
+            "group %s: generation %d of %d members, led by %s",
+            *(group.name, self.generation, len(self.participants), self.leader),
+        )
         for known in self.participants.values():
             if known.sync is not None:
                 self.members.touch(self.roster, known.member, now)

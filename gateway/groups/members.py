@@ -89,7 +89,7 @@ class Members:
         self.pending: defaultdict[str, set[str]] = defaultdict(set)
         """Group name → member ids that were given with MEMBER_ID_REQUIRED and have not come back yet."""
         self._by_topic: defaultdict[str, set[int]] = defaultdict(set)
-        """Topic name → ids of groups with a member that is, or once was, subscribed to it."""
+        """Topic name → ids of the groups that have it among their names."""
         self._by_pattern: set[int] = set()
         self.patterns = Patterns()
 
@@ -98,15 +98,22 @@ class Members:
     def roster(self, group: Group) -> Roster:
         roster = self.rosters.get(group.id)
         if roster is None or roster.group is not group:
+            if roster is not None:
+                self.drop(roster)
             roster = self.rosters[group.id] = Roster(group)
         return roster
+
+    def peek(self, group: Group) -> Roster:
+        """Likewise, but to look at: one that is empty is not kept."""
+        roster = self.rosters.get(group.id)
+        return roster if roster is not None and roster.group is group else Roster(group)
 
     def find(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Roster, Member]:
         """A member of a served group, by what a request says of it."""
         group = self.ledger.groups.by_name.get(group_id)
         if group is None:
             raise UnknownMember(f"there is no group {group_id!r}")
-        roster = self.roster(group)
+        roster = self.peek(group)
         if instance_id is not None:
             known = roster.instances.get(instance_id)
             if known is None:
@@ -206,20 +213,26 @@ class Members:
         member, by_name = roster.group.members[presence.id], self.world.subjects.by_name
         for name in member.subscription:
             self._by_topic[name].add(roster.group.id)
+        roster.names.update(member.subscription)
         topics = {by_name[name].id for name in member.subscription if name in by_name}
         if member.pattern is not None:
             self._by_pattern.add(roster.group.id)
+            self.patterns.forget_all_but(self._patterns_in_use)
             topics.update(self.patterns.found(member.pattern, self.world.subjects))
         return topics
+
+    def _patterns_in_use(self) -> set[str]:
+        return {
+            member.pattern
+            for gid in self._by_pattern
+            for member in self.rosters[gid].group.members.values()
+            if member.pattern is not None
+        }
 
     def subject_added(self, subject: Subject, now: float) -> None:
         matching = self.patterns.added(subject)
         for gid in self._by_topic.get(subject.name, set()) | self._by_pattern:
-            roster = self._alive(gid)
-            if roster is None:
-                self._by_topic[subject.name].discard(gid)
-                self._by_pattern.discard(gid)
-                continue
+            roster = self.rosters[gid]
             for presence in list(roster.presences.values()):
                 member = roster.group.members[presence.id]
                 if subject.name in member.subscription or member.pattern in matching:
@@ -230,10 +243,6 @@ class Members:
         self.patterns.removed(sid)
         for roster in self.rosters.values():
             self.divisions.forget(roster, sid)
-
-    def _alive(self, gid: int) -> Roster | None:
-        roster = self.rosters.get(gid)
-        return roster if roster is not None and roster.presences else None
 
     # --- going -----------------------------------------------------------------------------------
 
@@ -264,7 +273,19 @@ class Members:
             return
         self.ledger.forget_if_empty(group)
         if not any(progress.shared for progress in group.progress.values()):
-            self.rosters.pop(group.id, None)
+            self.drop(roster)
+
+    def drop(self, roster: Roster) -> None:
+        """Nobody is in that group, or it is gone."""
+        gid = roster.group.id
+        if self.rosters.get(gid) is not roster:
+            return
+        del self.rosters[gid]
+        self._by_pattern.discard(gid)
+        for name in roster.names:
+            self._by_topic[name].discard(gid)
+            if not self._by_topic[name]:
+                del self._by_topic[name]
 
 
 def is_led(group: Group) -> bool:

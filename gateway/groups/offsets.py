@@ -103,12 +103,12 @@ class Offsets:
         """The member that commits; None: nobody in particular, and that is fine."""
         generation = request.generation_id_or_member_epoch
         if generation < 0 and not request.member_id and request.group_instance_id is None:
-            if group is not None and (group.members or self._members.roster(group).led):
+            if group is not None and (group.members or self._members.peek(group).led):
                 raise UnknownMember(f"group {group.name!r} has members: only they may commit")
             return None
         if group is None:
             raise IllegalGeneration(f"there is no group {request.group_id!r}")
-        led = self._members.roster(group).led
+        led = self._members.peek(group).led
         if led is not None:
             led.check_commit(request, now)
             return None
@@ -162,7 +162,7 @@ class Offsets:
         action = engine.ack(group.id, sid, log, pull)
         if action is not None:
             done.changes.append(action)
-            division = self._members.roster(group).divisions.get(sid)
+            division = self._members.peek(group).divisions.get(sid)
             if division is not None and division.step is DRAINING:
                 done.touched.add(sid)
 
@@ -181,7 +181,7 @@ class Offsets:
         group = self._members.ledger.groups.by_name.get(group_id)
         if group is None:
             return [Position(topic, index) for topic, indexes in topics or () for index in indexes]
-        roster = self._members.roster(group)
+        roster = self._members.peek(group)
         member = self._asker(roster, member_id, epoch, caller)
         if topics is None:
             by_id = self._members.world.subjects.by_id

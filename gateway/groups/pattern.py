@@ -19,10 +19,13 @@ from gateway.groups.errors import InvalidRegularExpression
 from gateway.groups.pattern_parser import Parser, PatternError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from core.logs.subject import Subject, Subjects
 
 MAX_STATES = 2_000
 MAX_LENGTH = 10_000
+MANY = 100
 
 _State = frozenset[int]
 
@@ -120,6 +123,12 @@ class Patterns:
             for name, subject in subjects.by_name.items()
             if name in matching or (name not in names and matches(name))
         }
+
+    def forget_all_but(self, in_use: Callable[[], set[str]]) -> None:
+        """When many are kept, those that nobody uses may go."""
+        if len(self._found) > MANY:
+            used = in_use()
+            self._found = {text: found for text, found in self._found.items() if text in used}
 
     def added(self, subject: Subject) -> set[str]:
         """A new subject; gives the patterns that match it."""

@@ -242,7 +242,7 @@ class Division:
 class Roster:
     """The volatile side of one group."""
 
-    __slots__ = ("divisions", "group", "instances", "led", "owned", "presences")
+    __slots__ = ("divisions", "group", "instances", "led", "names", "owned", "presences")
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -250,6 +250,8 @@ class Roster:
         self.divisions: dict[int, Division] = {}
         self.instances: dict[str, str] = {}
         """Static members: instance id → member id."""
+        self.names: set[str] = set()
+        """Topics that a member is, or once was, subscribed to by name."""
         self.owned: dict[str, int] = {}
         """How many subjects each member is the owner of."""
         self.led: Led | None = None
