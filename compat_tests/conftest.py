@@ -54,6 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="kumquat|kafka|HOST:PORT",
         help="the broker that the compatibility stories run against",
     )
+    parser.addoption(
+        "--churn-seconds", default=30, type=float, help="how long test_groups_churn.py goes on"
+    )
+    parser.addoption("--churn-seed", default=4, type=int, help="another course of events")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -28,6 +28,7 @@ Both sides speak lines of fields with tabs between them. To a host:
 and from it:
 
     MEMBER  done NUMBER RESULT…           MEMBER  failed NUMBER ERROR TEXT
+    MEMBER  polled                        what follows is one poll's
     MEMBER  record TOPIC OFFSET TIMESTAMP VALUE
     MEMBER  assigned TOPIC…  |  revoked TOPIC…  |  lost TOPIC…       as the client's callbacks tell
     MEMBER  uncommitted ERROR TEXT        a commit of `run each` failed; it goes on

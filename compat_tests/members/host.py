@@ -83,7 +83,8 @@ class Member:
 
     def report(self, records: list[Record]) -> None:
         if records:
-            write([[self.name, "record", *map(str, record)] for record in records])
+            lines = [[self.name, "record", *map(str, record)] for record in records]
+            write([[self.name, "polled"], *lines])
 
     def make(self, variant: str, *pairs: str) -> None:
         settings = dict(pair.split("=", 1) for pair in pairs)

@@ -102,6 +102,10 @@ class Member:
         self.assigned: set[str] = set()
         """By the callbacks so far."""
         self.uncommitted: list[str] = []
+        """The errors of commits that failed."""
+        self.refused: set[str] = set()
+        """The values of the polls whose commit failed."""
+        self._last_poll = 0
         self.broken: str | None = None
         self.closed = False
         self._answers: dict[str, list[str]] = {}
@@ -124,6 +128,9 @@ class Member:
                 self.assigned -= set(fields)
             case "uncommitted":
                 self.uncommitted.append(": ".join(fields))
+                self.refused |= {record.value for record in self.records[self._last_poll :]}
+            case "polled":
+                self._last_poll = len(self.records)
             case "broken":
                 self.broken = ": ".join(fields)
             case _:
@@ -143,6 +150,9 @@ class Member:
         if outcome == "failed":
             raise Failed(*fields)
         return fields
+
+    def answered(self, number: str) -> bool:
+        return number in self._answers
 
     def do(self, command: str, *arguments: object, seconds: float = DEADLINE) -> list[str]:
         return self.answer(self.tell(command, *arguments), seconds)

@@ -123,11 +123,11 @@ public class Host {
         }
 
         void report(ConsumerRecords<String, String> records) {
-            List<List<String>> lines = new ArrayList<>();
+            List<List<String>> lines = new ArrayList<>(List.of(List.of(name, "polled")));
             for (ConsumerRecord<String, String> each : records)
                 lines.add(List.of(name, "record", each.topic(), "" + each.offset(), "" + each.timestamp(),
                     each.value() == null ? "" : each.value()));
-            if (!lines.isEmpty()) write(lines);
+            if (!records.isEmpty()) write(lines);
         }
 
         void make(List<String> arguments) {
