@@ -25,6 +25,7 @@ from core.errors import (
     StorageError,
     WouldBlock,
 )
+from core.logs.buffers import Buffers
 from core.logs.format import HEADER_SIZE
 from core.logs.index import IndexDamaged, Indexes, Row, Rows
 from core.logs.log import MessageLog
@@ -60,6 +61,7 @@ class Reader:
         self._log = message_log
         self._open_files = message_log.open_files
         self._files = message_log.files
+        self._buffers = Buffers()
         self.indexes = Indexes(message_log.open_files)
         self.corrupt_reads = 0
 
@@ -212,7 +214,7 @@ class Reader:
     ) -> list[Batch]:
         first, last = places[0], places[-1]
         start = first.position + HEADER_SIZE
-        buffer = memoryview(bytearray(last.position + HEADER_SIZE + last.length - start))
+        buffer = self._buffers.take(last.position + HEADER_SIZE + last.length - start)
         sparse = len(buffer) > 2 * sum(place.length for place in places)
         segment = self._log.state.segment_of(first.position)
         if first.position < segment.base:
@@ -226,8 +228,10 @@ class Reader:
             if first.position < self._log.state.segments[0].base:
                 raise self._gone(subject, first.base) from error
             raise self._lost(subject, first.base, f"{segment.path}: {error}") from error
-        if size < len(buffer) and nowait:
-            raise WouldBlock
+        if size < len(buffer):
+            if nowait:
+                raise WouldBlock
+            buffer = buffer[:size]  # behind that it holds what was read before
         found: list[Batch] = []
         for place in places:
             at = place.position + HEADER_SIZE - start
