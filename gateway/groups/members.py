@@ -141,7 +141,7 @@ class Members:
             roster.instances[member.instance_id] = member.id
         self.resubscribe(roster, presence, now)
         self.touch(roster, member, now)
-        logger.info("member %s joined group %s", member.id, roster.group.name)
+        logger.info("member %s joined group %s (%s)", member.id, roster.group.name, manner)
         return presence
 
     def replace(
