@@ -37,10 +37,17 @@ class Scale:
     most_subjects: int
     log_bytes: int
     segment_bytes: int
+    handled_messages: int
+    """By members with a handler of 5 ms."""
+    small_messages: int
+    """By members with a handler that does nothing."""
+    groups: int
 
 
-FULL = Scale("full", 10, 10, 1500, 10_000, 100_000, 10_000_000_000, 1 << 30)
-QUICK = Scale("quick", 2, 2, 100, 500, 5_000, 300_000_000, 64 << 20)
+FULL = Scale(
+    "full", 10, 10, 1500, 10_000, 100_000, 10_000_000_000, 1 << 30, 20_000, 200_000, 10_000
+)
+QUICK = Scale("quick", 2, 2, 100, 500, 5_000, 300_000_000, 64 << 20, 4_000, 40_000, 500)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from bench.scenarios.recovery import RECOVERY
 from bench.scenarios.requests import REQUESTS
+from bench.scenarios.sharing import SHARING
 from bench.scenarios.starting import STARTING
 from bench.scenarios.subjects import SUBJECTS
 from bench.scenarios.throughput import THROUGHPUT
 
-SCENARIOS = [*THROUGHPUT, *REQUESTS, *STARTING, *SUBJECTS, *RECOVERY]
+SCENARIOS = [*THROUGHPUT, *REQUESTS, *STARTING, *SUBJECTS, *RECOVERY, *SHARING]
 
 __all__ = ["SCENARIOS"]
