@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import queue
 import subprocess
 import sys
 import tempfile
@@ -111,15 +112,14 @@ class Crew:
     def __init__(self, work: Work) -> None:
         self.work = work
         self._assigned = threading.Semaphore(0)
-        self._results: list[Result] = []
+        self._results: queue.SimpleQueue[list[Result]] = queue.SimpleQueue()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.crew", json.dumps(asdict(work))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -127,7 +127,7 @@ class Crew:
             if line.startswith("assigned"):
                 self._assigned.release()
             else:
-                self._results = [Result(**each) for each in json.loads(line)]
+                self._results.put([Result(**each) for each in json.loads(line)])
 
     def wait_assigned(self, seconds: float = 60) -> None:
         """Until each of its members has held the subject; once."""
@@ -138,13 +138,17 @@ class Crew:
     def go(self) -> None:
         self._say("go")
 
+    def so_far(self) -> list[Result]:
+        """What its members have done since the last time."""
+        self._say("so far")
+        return self._results.get(timeout=60)
+
     def stop(self) -> list[Result]:
         """All leave in an orderly way."""
         self._say("stop")
         if self.process.wait(120):
             raise RuntimeError(f"members ended with {self.process.returncode}")
-        self._reader.join()
-        return self._results
+        return self._results.get(timeout=60)
 
     def kill(self) -> None:
         self.process.kill()
@@ -254,7 +258,14 @@ def _main() -> None:
     threads = [threading.Thread(target=member.run) for member in members]
     for thread in threads:
         thread.start()
-    words: dict[str, Callable[[], None]] = {"go": go.set, "stop": stop.set}
+
+    def report() -> None:
+        with _writing:
+            print(json.dumps([asdict(member.result) for member in members]), flush=True)
+        for member in members:
+            member.result = Result()
+
+    words: dict[str, Callable[[], None]] = {"go": go.set, "so far": report, "stop": stop.set}
     for line in sys.stdin:
         words[line.strip()]()
         if stop.is_set():
@@ -262,7 +273,7 @@ def _main() -> None:
     stop.set()
     for thread in threads:
         thread.join()
-    print(json.dumps([asdict(member.result) for member in members]), flush=True)
+    report()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The scenarios, in the order in which they run."""
 
+from bench.scenarios.groups import GROUPS
 from bench.scenarios.recovery import RECOVERY
 from bench.scenarios.requests import REQUESTS
 from bench.scenarios.sharing import SHARING
@@ -7,6 +8,6 @@ from bench.scenarios.starting import STARTING
 from bench.scenarios.subjects import SUBJECTS
 from bench.scenarios.throughput import THROUGHPUT
 
-SCENARIOS = [*THROUGHPUT, *REQUESTS, *STARTING, *SUBJECTS, *RECOVERY, *SHARING]
+SCENARIOS = [*THROUGHPUT, *REQUESTS, *STARTING, *SUBJECTS, *RECOVERY, *SHARING, *GROUPS]
 
 __all__ = ["SCENARIOS"]
