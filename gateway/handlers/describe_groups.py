@@ -1,14 +1,15 @@
-"""DescribeGroups: members of groups and what they hold. Key 15, versions 0 to 5.
+"""DescribeGroups: members of groups and what they hold. Key 15, versions 0 to 6.
 
 What each version added:
   v1, v2  nothing a client sees here
   v3  authorized operations
   v4  static members' instance ids
   v5  flexible
+  v6  a group that is not there is GROUP_ID_NOT_FOUND, with a message; before, it is Dead, without an error
 
-A group that is not there is Dead, without an error. Where the broker assigns, each member is shown with
-what it holds now: members that share a subject all hold its one partition. Groups with KIP-848 members
-are shown too (Kafka calls them Dead here), since many admin clients know no other request.
+Where the broker assigns, each member is shown with what it holds now: members that share a subject all
+hold its one partition. Groups with KIP-848 members are shown too (Kafka does not find them here), since
+many admin clients know no other request.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from gateway.wire import (
 )
 from gateway.wire.codes import ErrorCode
 
+MISSING_FROM = 6
+
 if TYPE_CHECKING:
     from core.delivery.state import Member
     from gateway.broker import Broker
@@ -35,14 +38,14 @@ if TYPE_CHECKING:
 
 def _refuse(request: DescribeGroupsRequest, code: int, message: str) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
-        groups=[DescribedGroup(error_code=code, group_id=name) for name in request.groups]
+        groups=[DescribedGroup(code, group_id=name, group_state=DEAD) for name in request.groups]
     )
 
 
 @handles(
     request=DescribeGroupsRequest,
     response=DescribeGroupsResponse,
-    versions=range(6),
+    versions=range(7),
     refuse=_refuse,
 )
 def describe_groups(session: Session, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -50,15 +53,19 @@ def describe_groups(session: Session, request: DescribeGroupsRequest) -> Describ
     allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     for group in described:
         group.authorized_operations = allowed
+        if session.version < MISSING_FROM:
+            group.error_message = None
+            if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                group.error_code = ErrorCode.NONE
     return DescribeGroupsResponse(groups=described)
 
 
 def _describe(broker: Broker, name: str) -> DescribedGroup:
-    group = broker.coordinator.groups.by_name.get(name)
     if not name:
-        return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_state=DEAD)
+        return _failed(name, ErrorCode.INVALID_GROUP_ID, "a group id cannot be empty")
+    group = broker.coordinator.groups.by_name.get(name)
     if group is None:
-        return DescribedGroup(group_id=name, group_state=DEAD)
+        return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
     return DescribedGroup(
         group_id=name,
         group_state=broker.coordinator.state(group),
@@ -66,6 +73,10 @@ def _describe(broker: Broker, name: str) -> DescribedGroup:
         protocol_data=protocol(group),
         members=[_member(broker, member) for member in group.members.values()],
     )
+
+
+def _failed(name: str, code: int, message: str) -> DescribedGroup:
+    return DescribedGroup(code, message, group_id=name, group_state=DEAD)
 
 
 def _member(broker: Broker, member: Member) -> DescribedGroupMember:

@@ -122,6 +122,7 @@ class GroupStories {
         var reader = member(s, group, topic, "group.instance.id", "one", "session.timeout.ms", "30000");
         try {
             take(reader, 5);
+            reader.commitSync();
             equal("one", described(s, group).members().iterator().next().groupInstanceId().orElseThrow());
             reader.close(Duration.ofSeconds(5));
             equal(1, described(s, group).members().size());

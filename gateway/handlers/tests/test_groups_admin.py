@@ -102,14 +102,15 @@ def test_sharing_members_are_all_shown_with_the_one_partition(tmp_path: Path) ->
     serve(check, tmp_path)
 
 
-def test_a_group_that_is_not_there_is_dead_and_no_error(tmp_path: Path) -> None:
+def test_a_group_that_is_not_there_is_dead_and_from_version_6_on_an_error(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         async with served.client() as client:
-            answer = await client.call(DescribeGroupsRequest(["nobody", ""]), 5)
-            assert [(g.error_code, g.group_state) for g in answer.groups] == [
-                (0, "Dead"),
-                (ErrorCode.INVALID_GROUP_ID, "Dead"),
-            ]
+            for version, missing in ((4, 0), (5, 0), (6, ErrorCode.GROUP_ID_NOT_FOUND)):
+                answer = await client.call(DescribeGroupsRequest(["nobody", ""]), version)
+                assert [(g.error_code, g.group_state) for g in answer.groups] == [
+                    (missing, "Dead"),
+                    (ErrorCode.INVALID_GROUP_ID, "Dead"),
+                ]
 
     serve(check, tmp_path)
 

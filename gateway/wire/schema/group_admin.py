@@ -22,17 +22,18 @@ ListGroupsResponse = message("ListGroupsResponse", key=16, versions=(0, 5), flex
 )
 (ListedGroup,) = ListGroupsResponse.structs
 
-DescribeGroupsRequest = message("DescribeGroupsRequest", key=15, versions=(0, 5), flexible=5)(
+DescribeGroupsRequest = message("DescribeGroupsRequest", key=15, versions=(0, 6), flexible=5)(
     "groups" / array(string),
     "include_authorized_operations" / bool_.since(3),
 )
 
-DescribeGroupsResponse = message("DescribeGroupsResponse", key=15, versions=(0, 5), flexible=5)(
+DescribeGroupsResponse = message("DescribeGroupsResponse", key=15, versions=(0, 6), flexible=5)(
     "throttle_time_ms" / int32.since(1).ignorable(),
     "groups"
     / array(
         "DescribedGroup",
         "error_code" / int16,
+        "error_message" / string.since(6).nullable().default(None),
         "group_id" / string,
         "group_state" / string,
         "protocol_type" / string,

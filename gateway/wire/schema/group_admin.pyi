@@ -64,6 +64,7 @@ class DescribedGroupMember(Struct):
 
 class DescribedGroup(Struct):
     error_code: int
+    error_message: str | None
     group_id: str
     group_state: str
     protocol_type: str
@@ -73,6 +74,7 @@ class DescribedGroup(Struct):
     def __init__(
         self,
         error_code: int = ...,
+        error_message: str | None = ...,
         group_id: str = ...,
         group_state: str = ...,
         protocol_type: str = ...,
