@@ -17,6 +17,7 @@ With `gated`, members that hold the subject do not fetch until `go()`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import queue
@@ -28,7 +29,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from confluent_kafka import Consumer, ShareConsumer, TopicPartition
 
@@ -119,11 +120,16 @@ class Crew:
             stdout=subprocess.PIPE,
             text=True,
         )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
+        with self.process.stdout as output:
+            self._hear(output)
+
+    def _hear(self, output: IO[str]) -> None:
+        for line in output:
             if line.startswith("assigned"):
                 self._assigned.release()
             else:
@@ -146,13 +152,21 @@ class Crew:
     def stop(self) -> list[Result]:
         """All leave in an orderly way."""
         self._say("stop")
-        if self.process.wait(120):
+        if self._end():
             raise RuntimeError(f"members ended with {self.process.returncode}")
         return self._results.get(timeout=60)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self._end()
+
+    def _end(self) -> int:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        code = self.process.wait(120)
+        self._reader.join()
+        return code
 
     def _say(self, word: str) -> None:
         assert self.process.stdin is not None
