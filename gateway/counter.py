@@ -159,15 +159,16 @@ class Counter:
     def give(self, log: PullLog, limit: int) -> bool:
         """Lease messages to a member, as many as it may have and about fit the limit; whether there were
         any."""
-        progress, subject = self._progress(log), self._subject
+        progress, subject, sharing = self._progress(log), self._subject, self._sharing
         if progress is None:
             return False
-        allowed = self._sharing.coordinator.hand_outs(self.group, subject.id)
+        allowed = sharing.coordinator.hand_outs(self.group, subject.id)
         if allowed is HandOut.NOTHING:
             return False
-        self._expire(progress)
+        if subject.earliest != self._earliest or progress.redelivery.total:
+            self._expire(progress)
         now = trio.current_time()
-        most = self._sharing.coordinator.group_config(self.group.name).lease_max_records
+        most = sharing.coordinator.group_config(self.group.name).lease_max_records
         ranges = hand_out(
             progress,
             log,
@@ -175,21 +176,24 @@ class Counter:
             earliest=subject.earliest,
             high_watermark=subject.high_watermark if allowed is HandOut.ALL else progress.cursor,
             sharers=len(progress.pull_logs),
-            max_records=min(most, self._sharing.reader.fits(subject, limit)),
+            max_records=min(most, sharing.reader.fits(subject, limit)),
             now=now,
         )
         if not ranges:
             self._policy.nothing_given(log, now)
             return False
         ranges[-1] = self._aligned(ranges[-1], progress)
-        return self._sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
+        return sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
 
     def _aligned(self, given: Range, progress: Progress) -> Range:
         first, size, attempt = given
-        if first < progress.cursor or size < 2 or given.end >= self._subject.high_watermark:
+        end, subject = first + size, self._subject
+        if first < progress.cursor or size < 2 or end >= subject.high_watermark:
+            return given
+        if self._sharing.reader.holds(subject, first, end):
             return given
         try:
-            begin, _ = self._sharing.log.bounds_nowait(self._subject, given.end)
+            begin, _ = self._sharing.log.bounds_nowait(subject, end)
         except (WouldBlock, CorruptMessage):
             return given
         return Range(first, begin - first, attempt) if begin - first >= size / 2 else given

@@ -125,6 +125,12 @@ class LeaseReader:
                 return (batch,)
         return self.log.read_nowait(subject, at, size, True)
 
+    def holds(self, subject: Subject, first: int, end: int) -> bool:
+        """Whether these sequences are of one batch that was kept."""
+        return any(
+            base <= first and end <= behind for base, behind, _ in self._kept.get(subject.id, ())
+        )
+
     def keep(self, sid: int, base: int, behind: int, batch: Batch) -> None:
         kept = self._kept.setdefault(sid, deque())
         if any(known[0] == base for known in kept):

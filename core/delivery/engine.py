@@ -77,10 +77,11 @@ def hand_out(
     most = min(max_records, room, portion(at_hand, sharers))
     if most <= 0:
         return []
-    given = [
-        part for part in progress.redelivery.parts(most, MOST_RANGES) if part.first >= earliest
-    ]
-    most -= sum(part.size for part in given)
+    given: list[Range] = []
+    if progress.redelivery.total:
+        parts = progress.redelivery.parts(most, MOST_RANGES)
+        given = [part for part in parts if part.first >= earliest]
+        most -= sum(part.size for part in given)
     first = max(progress.cursor, earliest)
     fresh = min(most, high_watermark - first)
     if fresh > 0 and len(given) < MOST_RANGES:
