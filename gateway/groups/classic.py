@@ -265,7 +265,7 @@ class Classic:
         if presence.syncing:
             return HeartbeatResponse()
         self._divisions.move(roster, presence, BEAT, list(presence.phases), now)
-        beat(self._members, roster, presence, now)
+        beat(self._members, roster, presence, caller, now)
         if self._should_come(roster, presence, now):
             self._members.expect(roster, member, now)
             return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -301,8 +301,11 @@ def rebalance_ms(request: JoinGroupRequest) -> int:
     return asked if asked >= 0 else request.session_timeout_ms
 
 
-def beat(members: Members, roster: Roster, presence: Presence, now: float) -> None:
+def beat(members: Members, roster: Roster, presence: Presence, caller: Caller, now: float) -> None:
     """A heartbeat came: watch over pull logs that were given and not asked for."""
+    if presence.via is not caller.bound:
+        presence.via = caller.bound
+        presence.expecting = dict.fromkeys(presence.expecting, BELIEVED_BEATS)
     for sid, beats in list(presence.expecting.items()):
         if beats <= 1:
             del presence.expecting[sid]

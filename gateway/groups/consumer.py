@@ -67,7 +67,7 @@ class Consumer:
         member = roster.group.members[presence.id]
         caller.bound[request.group_id] = member.id
         self._members.touch(roster, member, now)
-        beat(self._members, roster, presence, now)
+        beat(self._members, roster, presence, caller, now)
         return self._answer(roster, presence, request, now)
 
     # --- coming and going on ---------------------------------------------------------------------

@@ -163,7 +163,7 @@ class Members:
                 division = roster.division(sid)
                 (division.pull if slot else division.plain).add(member.id)
                 if slot:
-                    presence.expecting[sid] = 1
+                    presence.expecting[sid] = BELIEVED_BEATS
             self.divisions.enrol(roster, presence, self._topics(roster, presence))
             if member.kind == EAGER:  # it may be between a JoinGroup and a SyncGroup
                 presence.phases = dict.fromkeys(presence.topics - member.holds.keys(), Phase.STALE)

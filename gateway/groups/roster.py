@@ -184,8 +184,10 @@ class Presence:
     """Its JoinGroup, where that is held."""
     told_at: float = 0.0
     expecting: dict[int, int] = field(default_factory=dict)
-    """Subjects that it holds by pull and may be about to ask OffsetFetch for, with the heartbeats for which
-    that is still believed."""
+    """Subjects that it holds by pull and may be about to ask OffsetFetch for, with the heartbeats on the
+    same connection for which that is still believed."""
+    via: dict[str, str] | None = None
+    """The connection of its last heartbeat: its binding, taken as a name."""
     grants: dict[int, Grant] = field(default_factory=dict)
     nets: dict[int, int] = field(default_factory=dict)
     """How often a pull log was replaced because it was never asked for."""

@@ -284,6 +284,17 @@ class Client:
     def leave(self) -> None:
         raise NotImplementedError
 
+    def subscribe(self, topics: list[str]) -> None:
+        """Change what it reads."""
+        raise NotImplementedError
+
+    def _give_up(self, topics: set[str]) -> None:
+        """Commit these, and read them no longer."""
+        lost = {t: p for t, p in self.positions.items() if t in topics}
+        self._commit({t: p for t, p in lost.items() if p is not None})
+        for topic in lost:
+            del self.positions[topic]
+
     def call(self, request: object, method: str, **more: bool) -> object:
         """The answer, the code of an error, or None where the answer is lost."""
         answer: object
@@ -307,6 +318,8 @@ class Classic(Client):
     """out, joining (its JoinGroup is held), joined, in"""
     ticket: Ticket | None = None
     kept: dict[str, int | None] = field(default_factory=dict)
+    joined_for: list[str] = field(default_factory=list)
+    """The subscription in its last JoinGroup."""
 
     @property
     def cooperative(self) -> bool:
@@ -326,10 +339,13 @@ class Classic(Client):
                 self._joined(self.ticket.answer)
         elif self.state == "joined":
             self._sync()
+        elif self.topics != self.joined_for:
+            self.subscribe(self.topics)
         elif self.world.now >= self.next_beat:
             self._beat()
 
     def _join(self) -> None:
+        self.joined_for = self.topics
         owned = [
             SubscriptionTopicPartition(topic, [0]) for topic in self.positions if self.cooperative
         ]
@@ -389,14 +405,20 @@ class Classic(Client):
             self.positions = {topic: kept.get(topic) for topic in topics}
 
     def _reconcile(self, topics: set[str]) -> None:
-        revoked = {t: p for t, p in self.positions.items() if t not in topics}
-        self._commit({t: p for t, p in revoked.items() if p is not None})
-        for topic in revoked:
-            del self.positions[topic]
+        revoked = self.positions.keys() - topics
+        self._give_up(revoked)
         for topic in topics:
             self.positions.setdefault(topic, None)
         if revoked:
             self.state = "out"
+
+    def subscribe(self, topics: list[str]) -> None:
+        self.topics = topics
+        if self.state == "in" and self.cooperative:
+            self._give_up(self.positions.keys() - set(topics))
+            self.state = "out"
+        elif self.state == "in":
+            self._rejoin()
 
     def _beat(self) -> None:
         self.next_beat = self.world.now + HEARTBEAT
@@ -489,11 +511,12 @@ class Modern(Client):
             names = {s.topic_id: s.name for s in self.world.subjects}
             self._reconcile({names[p.topic_id] for p in assignment.topic_partitions})
 
+    def subscribe(self, topics: list[str]) -> None:
+        self.topics, self.full, self.next_beat = topics, True, 0.0
+
     def _reconcile(self, topics: set[str]) -> None:
-        revoked = {t: p for t, p in self.positions.items() if t not in topics}
-        self._commit({t: p for t, p in revoked.items() if p is not None})
-        for topic in revoked:
-            del self.positions[topic]
+        if revoked := self.positions.keys() - topics:
+            self._give_up(revoked)
             self.next_beat = 0.0
         for topic in topics:
             if topic not in self.positions:

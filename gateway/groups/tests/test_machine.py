@@ -18,6 +18,11 @@ KINDS = ["range", "keeper", "eager", "cooperative", "modern", "explicit"]
 MODES = ["auto", "auto", "shared", "exclusive"]
 SUBSCRIPTIONS = [["t"], ["t", "u"], ["u"]]
 MOST_CLIENTS = 5
+MOVES = {
+    "live": 30, "step": 15, "read": 15, "come": 8, "go": 4, "die": 3, "freeze": 2, "thaw": 4,
+    "cut": 4, "lose": 6, "restart": 2, "mode": 1, "steal": 4, "topics": 4,
+}  # fmt: skip
+"""How often each move is made in a long life."""
 ROUNDS = 400
 
 
@@ -128,6 +133,19 @@ class Groups(RuleBasedStateMachine):
         if client is not None:
             client.loses = True
 
+    @rule(number=st.integers(0, MOST_CLIENTS))
+    def steal(self, number: int) -> None:
+        client = self.pick(number)
+        group = self.world.groups.by_name.get(GROUP)
+        if client is not None and group is not None:
+            self.world.coordinator.request_rebalance(group, client.member_id, self.world.now)
+
+    @rule(number=st.integers(0, MOST_CLIENTS), topics=st.sampled_from(SUBSCRIPTIONS))
+    def resubscribe(self, number: int, topics: list[str]) -> None:
+        client = self.pick(number)
+        if client is not None:
+            client.subscribe(topics)
+
     @rule()
     def restart(self) -> None:
         self.world.restart()
@@ -154,6 +172,8 @@ class Groups(RuleBasedStateMachine):
             self.world.pass_time(1.0)
             if self._finished():
                 break
+        assert self._finished(), "the end was not reached"
+        self._check_who_reads()
         self.world.check()
         for topic in TOPICS:
             end = self.world.subjects.by_name[topic].high_watermark
@@ -162,8 +182,6 @@ class Groups(RuleBasedStateMachine):
             assert not missing, f"{topic}: {missing} were never handled"
             twice = {n for n in range(end) if handled[n] > 1} - self.world.excused[topic]
             assert not twice, f"{topic}: {sorted(twice)} were handled twice"
-        assert self._finished(), "the end was not reached"
-        self._check_who_reads()
 
     def _check_who_reads(self) -> None:
         """Once it is quiet, everybody who should read does."""
@@ -209,22 +227,7 @@ def churn(seed: int, steps: int) -> None:
     life.begin([choose.choice(KINDS) for _ in range(choose.randint(1, 3))], choose.choice(MODES))
     for _ in range(steps):
         number = choose.randrange(MOST_CLIENTS)
-        move = choose.choices(
-            [
-                "live",
-                "step",
-                "read",
-                "come",
-                "go",
-                "die",
-                "freeze",
-                "thaw",
-                "cut",
-                "restart",
-                "mode",
-            ],
-            [30, 15, 15, 8, 4, 3, 2, 4, 4, 2, 1],
-        )[0]
+        move = choose.choices(list(MOVES), list(MOVES.values()))[0]
         if move == "live":
             life.live(choose.choice([0.5, 1.0, 3.0]), choose.randint(1, 6), choose.random() < 0.7)
         elif move == "step":
@@ -235,6 +238,8 @@ def churn(seed: int, steps: int) -> None:
         elif move == "come":
             if len(life.clients) < MOST_CLIENTS:
                 life.come(choose.choice(KINDS), choose.choice(SUBSCRIPTIONS))
+        elif move == "topics":
+            life.resubscribe(number, choose.choice(SUBSCRIPTIONS))
         elif move == "mode":
             life.change_mode(choose.choice(MODES))
         elif move in ("thaw", "restart"):
