@@ -17,6 +17,7 @@ from kafka.protocol.consumer.group import (
     SyncGroupResponse,
 )
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+from kafka.protocol.metadata import FindCoordinatorRequest
 
 from bench import frames
 from bench.load import connect
@@ -25,7 +26,10 @@ JOIN_VERSION = 5
 SYNC_VERSION = 3
 LEAVE_VERSION = 1
 COMMIT_VERSION = 8
+FIND_VERSION = 2
 MEMBER_ID_REQUIRED = 79
+_NOT_YET = {14, 15, 16}
+_SECONDS = 60
 _WINDOW = 100
 
 
@@ -103,6 +107,24 @@ def commit_frame(group: str, topic: str, offset: int) -> bytes:
     return bytes(request.encode(header=True, framed=True))
 
 
+def ready(port: int, topic: str) -> None:
+    """Until commits are served: Kafka makes the topic for them when it is first asked for one."""
+    end = time.monotonic() + _SECONDS
+    with connect(port) as connection:
+        while True:
+            request: Any = FindCoordinatorRequest(key="ready", key_type=0, version=FIND_VERSION)
+            request.with_header(correlation_id=0, client_id="bench")
+            connection.sendall(request.encode(header=True, framed=True))
+            frames.receive(connection)
+            connection.sendall(commit_frame("ready", topic, 0))
+            code = _commit_code(connection)
+            if code not in _NOT_YET:
+                return _check(code, "OffsetCommit")
+            if time.monotonic() > end:
+                raise RuntimeError("commits are not served")
+            time.sleep(0.1)
+
+
 def commit_each(port: int, groups: list[str], topic: str) -> None:
     """One commit for each group, many of them in flight."""
     with connect(port) as connection:
@@ -133,10 +155,14 @@ def time_commits(port: int, group: str, topic: str, seconds: float) -> list[floa
 
 
 def _committed(connection: socket.socket) -> None:
+    _check(_commit_code(connection), "OffsetCommit")
+
+
+def _commit_code(connection: socket.socket) -> int:
     answer: Any = OffsetCommitResponse[COMMIT_VERSION].decode(
         frames.receive(connection), header=True
     )
-    _check(answer.topics[0].partitions[0].error_code, "OffsetCommit")
+    return int(answer.topics[0].partitions[0].error_code)
 
 
 def _check(code: int, what: str) -> None:

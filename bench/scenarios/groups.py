@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bench import proc, topics
 from bench.crew import Crew, Marks, Result, Work
-from bench.joining import Passer, commit_each, time_commits
+from bench.joining import Passer, commit_each, ready, time_commits
 from bench.numbered import Writer
 from bench.scenario import Numbers, Run, Scenario, own
 from bench.scenarios.sharing import Sharing, configure
@@ -118,6 +118,7 @@ def _many(run: Run) -> Numbers:
     try:
         broker.start()
         topics.make(broker.port, ["subject"])
+        ready(broker.port, "subject")
         before = proc.resident_bytes(broker.pid)
         run.say(f"{count:,} groups commit on one subject")
         began = time.perf_counter()
@@ -139,6 +140,7 @@ def _many(run: Run) -> Numbers:
 def _commits(run: Run) -> Numbers:
     with run.column.broker() as broker:
         topics.make(broker.port, ["subject"])
+        ready(broker.port, "subject")
         Writer(broker.bootstrap, "subject", 100).write(1000)
         os.sync()
         time_commits(broker.port, "warm", "subject", run.scale.warm_up / 5)
