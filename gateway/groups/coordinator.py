@@ -5,9 +5,7 @@ What is to be durable is appended to the ledger: an answer may leave when `posit
 JoinGroup or SyncGroup that cannot be answered yet gives a Ticket. `deadlines.next` says when `tick` is
 to be called.
 
-At start, what the action log gives is made to fit: subjects that are gone are forgotten; a holding
-whose pull log was lost with a damaged part of the log, or the reverse, is ended. Members are taken
-over, with fresh session clocks.
+At start members are taken over, with fresh session clocks.
 """
 
 from __future__ import annotations
@@ -41,6 +39,7 @@ from gateway.groups.members import (
     check_group_id,
     is_led,
 )
+from gateway.groups.mend import mend
 from gateway.groups.modes import TIMER, World
 from gateway.groups.offsets import Offsets
 from gateway.groups.protocol import CONSUMER, STANDARD, choose_standard
@@ -298,7 +297,7 @@ class Coordinator:
 
     def start(self, now: float) -> None:
         """Take over what the action log knows."""
-        self._mend()
+        mend(self._ledger, self._world.subjects)
         for group in list(self.groups.by_id.values()):
             shares = any(progress.shared for progress in group.progress.values())
             if is_led(group):
@@ -306,35 +305,6 @@ class Coordinator:
                 roster.led = Led.restored(self._members, roster, now)
             elif group.members or shares:
                 self._members.resume(self._members.roster(group), now)
-
-    def _mend(self) -> None:
-        groups, known = self.groups, self._world.subjects.by_id
-        gone = {
-            sid for group in groups.by_id.values() for sid in group.progress if sid not in known
-        }
-        self._ledger.append([(actions.GONE, sid) for sid in sorted(gone)])
-        for group in list(groups.by_id.values()):
-            for member in list(group.members.values()):
-                lost = [
-                    sid
-                    for sid, slot in member.holds.items()
-                    if sid not in known
-                    or (slot and not self._is_there(group, sid, slot, member.id))
-                ]
-                if lost:
-                    holds = {sid: s for sid, s in member.holds.items() if sid not in lost}
-                    self._ledger.put(group, member, holds=holds)
-            for sid, progress in group.progress.items():
-                for slot, log in list(progress.pull_logs.items()):
-                    owner = group.members.get(log.member_id)
-                    if owner is None or owner.holds.get(sid) != slot:
-                        self._ledger.append([(actions.RELEASE, group.id, sid, slot)])
-
-    @staticmethod
-    def _is_there(group: Group, sid: int, slot: int, member_id: str) -> bool:
-        progress = group.progress.get(sid)
-        log = None if progress is None else progress.pull_logs.get(slot)
-        return log is not None and log.member_id == member_id
 
     def subject_added(self, subject: Subject, now: float) -> None:
         self._members.subject_added(subject, now)

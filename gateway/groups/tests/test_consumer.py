@@ -9,7 +9,8 @@ import pytest
 
 from core.errors import KumquatError
 from gateway.groups.members import Caller
-from gateway.groups.tests.simulation import GROUP, LIMITS, SESSION_MS, Classic, Modern, Simulation
+from gateway.groups.tests.clients import Classic, Modern
+from gateway.groups.tests.simulation import GROUP, LIMITS, SESSION_MS, Simulation
 from gateway.groups.tests.test_classic import holds, live
 from gateway.wire import ConsumerGroupHeartbeatRequest, OwnedTopicPartitions
 from gateway.wire.codes import ErrorCode

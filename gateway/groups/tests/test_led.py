@@ -23,7 +23,8 @@ from gateway.groups.errors import (
 from gateway.groups.led_states import State
 from gateway.groups.members import Caller
 from gateway.groups.roster import Ticket
-from gateway.groups.tests.simulation import GROUP, LIMITS, Classic, Simulation
+from gateway.groups.tests.clients import Classic
+from gateway.groups.tests.simulation import GROUP, LIMITS, Simulation
 from gateway.wire import (
     ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,

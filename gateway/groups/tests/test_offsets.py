@@ -8,7 +8,8 @@ from core.delivery.state import JUMP, pull_offset
 from core.errors import KumquatError
 from gateway.groups.members import Caller
 from gateway.groups.offsets import Position
-from gateway.groups.tests.simulation import GROUP, Classic, Client, Modern, Simulation
+from gateway.groups.tests.clients import Classic, Client, Modern
+from gateway.groups.tests.simulation import GROUP, Simulation
 from gateway.groups.tests.test_classic import holds, live
 from gateway.wire import (
     OffsetCommitRequest,

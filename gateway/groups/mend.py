@@ -1,0 +1,63 @@
+"""At start: what the action log gives is made to fit.
+
+Actions may have been lost with a damaged part of the log, and a subject deleted just before a crash.
+So subjects that are gone are forgotten, and a holding is ended, loudly, where it does not match: a
+pull log that is not there or is another's, plain offsets of a subject that is shared or that another
+member holds too. A pull log that nobody holds is released. Its client hears of it by the next
+assignment that it is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from core.delivery import actions
+
+if TYPE_CHECKING:
+    from core.delivery.state import Group, Member
+    from core.logs.subject import Subjects
+    from gateway.groups.ledger import Ledger
+
+logger = logging.getLogger(__name__)
+
+
+def mend(ledger: Ledger, subjects: Subjects) -> None:
+    groups, known = ledger.groups, subjects.by_id
+    gone = {sid for group in groups.by_id.values() for sid in group.progress if sid not in known}
+    ledger.append([(actions.GONE, sid) for sid in sorted(gone)])
+    for group in list(groups.by_id.values()):
+        owners: set[int] = set()
+        for member in list(group.members.values()):
+            wrong = [sid for sid in member.holds if not _fits(group, member, sid, owners, subjects)]
+            if wrong:
+                holds = {sid: slot for sid, slot in member.holds.items() if sid not in wrong}
+                ledger.put(group, member, holds=holds)
+                _tell(f"member {member.id} does not hold subjects {wrong} after all", group)
+        _release_unheld(ledger, group)
+
+
+def _fits(group: Group, member: Member, sid: int, owners: set[int], subjects: Subjects) -> bool:
+    slot, progress = member.holds[sid], group.progress.get(sid)
+    if sid not in subjects.by_id:
+        return False
+    if slot:
+        log = None if progress is None else progress.pull_logs.get(slot)
+        return log is not None and log.member_id == member.id
+    if sid in owners or (progress is not None and progress.shared):
+        return False
+    owners.add(sid)
+    return True
+
+
+def _release_unheld(ledger: Ledger, group: Group) -> None:
+    for sid, progress in group.progress.items():
+        for slot, log in list(progress.pull_logs.items()):
+            owner = group.members.get(log.member_id)
+            if owner is None or owner.holds.get(sid) != slot:
+                ledger.append([(actions.RELEASE, group.id, sid, slot)])
+                _tell(f"nobody holds slot {slot} of subject {sid}", group)
+
+
+def _tell(what: str, group: Group) -> None:
+    logger.warning("group %s as stored does not fit together: %s", group.name, what)
