@@ -186,17 +186,28 @@ class Counter:
         return sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
 
     def _aligned(self, given: Range, progress: Progress) -> Range:
+        """Cut down to where a batch ends, unless that costs more than half."""
         first, size, attempt = given
-        end, subject = first + size, self._subject
-        if first < progress.cursor or size < 2 or end >= subject.high_watermark:
+        end, high_watermark = first + size, self._subject.high_watermark
+        if first < progress.cursor or size < 2 or end >= high_watermark:
             return given
-        if self._sharing.reader.holds(subject, first, end):
-            return given
+        border = self._border(first, end)
+        if border < end and 2 * (border - first) >= size:
+            return Range(first, border - first, attempt)
+        return given
+
+    def _border(self, first: int, end: int) -> int:
+        """The last end of a batch in a range that is cheap to find; `end` when there is none."""
+        subject, reader = self._subject, self._sharing.reader
+        known = reader.kept_until(subject, first)
+        if known is not None and 2 * known >= first + end:
+            return known
+        if known is None and reader.length(subject) > end - first:
+            return end  # it is most likely all of one batch
         try:
-            begin, _ = self._sharing.log.bounds_nowait(subject, end)
+            return self._sharing.log.bounds_nowait(subject, end)[0]
         except (WouldBlock, CorruptMessage):
-            return given
-        return Range(first, begin - first, attempt) if begin - first >= size / 2 else given
+            return end
 
     def _expire(self, progress: Progress) -> None:
         """Move past what retention took."""

@@ -28,7 +28,8 @@ from core.errors import (
     UnsupportedCompression,
     WouldBlock,
 )
-from core.records.cut import Cutter, restamped
+from core.records.batch import OVERHEAD, STAMP
+from core.records.cut import NO_EPOCH, Cutter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +66,8 @@ class LeaseReader:
         self._kept_bytes = 0
         self._weights: dict[int, float] = {}
         """Bytes per message of each subject, as they were last."""
+        self._lengths: dict[int, int] = {}
+        """Messages per batch, likewise."""
 
     def fits(self, subject: Subject, limit: int) -> int:
         """About how many messages of a subject fit into so many bytes; at least one."""
@@ -74,11 +77,18 @@ class LeaseReader:
         """About how many bytes so many messages have; hardly less than that."""
         return int(messages * self._weights.get(subject.id, _FIRST_GUESS) * 1.1) + 1
 
-    def weigh(self, subject: Subject, size: int, messages: int) -> None:
-        self._weights[subject.id] = size / messages
+    def length(self, subject: Subject) -> int:
+        """How many messages a batch of the subject has, if it is like the one that was read last."""
+        return self._lengths.get(subject.id, 1)
+
+    def weigh(self, subject: Subject, loading: Loading) -> None:
+        """Learn from what was read."""
+        self._weights[subject.id] = loading.size / loading.messages
+        self._lengths[subject.id] = loading.length
 
     def forget(self, subject_id: int) -> None:
         self._weights.pop(subject_id, None)
+        self._lengths.pop(subject_id, None)
         self._kept_bytes -= sum(len(each[2]) for each in self._kept.pop(subject_id, ()))
 
     async def finish(self, loading: Loading) -> None:
@@ -125,11 +135,12 @@ class LeaseReader:
                 return (batch,)
         return self.log.read_nowait(subject, at, size, True)
 
-    def holds(self, subject: Subject, first: int, end: int) -> bool:
-        """Whether these sequences are of one batch that was kept."""
-        return any(
-            base <= first and end <= behind for base, behind, _ in self._kept.get(subject.id, ())
-        )
+    def kept_until(self, subject: Subject, sequence: int) -> int | None:
+        """Where the batch that holds a sequence ends, if it was kept."""
+        for base, behind, _ in self._kept.get(subject.id, ()):
+            if base <= sequence < behind:
+                return behind
+        return None
 
     def keep(self, sid: int, base: int, behind: int, batch: Batch) -> None:
         kept = self._kept.setdefault(sid, deque())
@@ -158,6 +169,7 @@ class Loading:
         "at",
         "buffers",
         "inflating",
+        "length",
         "lost",
         "messages",
         "ready",
@@ -184,6 +196,8 @@ class Loading:
         self.buffers: list[bytes | memoryview] = []
         self.size = 0
         self.messages = 0
+        self.length = 1
+        """How many messages the last batch had."""
         self.lost: list[Lost] = []
 
     @property
@@ -214,28 +228,35 @@ class Loading:
             self._leases, self._end = iter(()), self.at
 
     def _load(self) -> bool:
-        """Add the next batches of the lease at hand; False when no more fits."""
-        reader, buffers, at, end = self._reader, self.buffers, self.at, self._end
+        """Add the next batches of the lease at hand; False when no more fits. The one loop over batches."""
+        at, end, shift, limit, total = self.at, self._end, self._shift, self._limit, self.size
+        add = self.buffers.append
         batches, self.ready = self.ready, None
-        for batch in batches or reader.read_nowait(self.subject, at, self.wanted):
+        last, began, start, full = 0, at, at, False
+        for batch in batches or self._reader.read_nowait(self.subject, at, self.wanted):
             base, last = _EXTENT(batch)
             behind = base + last + 1
             if base >= end:
                 break
             if base == at and behind <= end:
-                part = restamped(memoryview(batch), base + self._shift)
                 size = len(batch)
+                if full := total > 0 and total + size > limit:
+                    break
+                add(STAMP.pack(base + shift, size - OVERHEAD, NO_EPOCH))
+                add(memoryview(batch)[STAMP.size :])
             else:
                 part = self._cut(batch, base, behind)
-                behind = min(end, behind)
                 size = sum(map(len, part))
-            if self.size and self.size + size > self._limit:
-                return False
-            buffers += part
-            self.size += size
-            self.messages += behind - at
+                if full := total > 0 and total + size > limit:
+                    break
+                self.buffers += part
+                behind = min(end, behind)
+            total += size
             self.at = at = behind
-        return self.size < self._limit
+            self.size, self.messages = total, self.messages + behind - began
+            began = behind
+        self.length = last + 1
+        return at > start and not full and total < limit
 
     def _cut(self, batch: Batch, base: int, behind: int) -> list[bytes | memoryview]:
         reader, sid, end = self._reader, self.subject.id, min(self._end, behind)

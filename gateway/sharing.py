@@ -112,7 +112,7 @@ class Sharing:
                 return Shared([], 0, offset, offset)
         if not loading.size:
             return self._nothing(group, log, subject, offset, limit)
-        self.reader.weigh(subject, loading.size, loading.messages)
+        self.reader.weigh(subject, loading)
         end = self._end(group, log, subject)
         return Shared(loading.buffers, loading.size, end, pull_offset(slot, log.acked))
 
