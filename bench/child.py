@@ -22,8 +22,16 @@ class Child(Generic[Result]):
         self._what = f"{module} {type(work).__name__}"
         self._result = result
         spec = json.dumps({"work": type(work).__name__, **asdict(work)})
-        command = [sys.executable, "-m", module, spec]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdin is not None
+        # Not on the command line, which is too short for the names of 10,000 topics.
+        self.process.stdin.write(spec + "\n")
+        self.process.stdin.flush()
 
     def finish(self) -> Result:
         output, _ = self.process.communicate()
@@ -37,8 +45,8 @@ class Child(Generic[Result]):
 
 
 def main(*kinds: tuple[type[DataclassInstance], Any]) -> None:
-    """In the child: does the work that the command line names with its function."""
-    spec = json.loads(sys.argv[1])
+    """In the child: does the work that its input names with its function."""
+    spec = json.loads(sys.stdin.readline())
     name = spec.pop("work")
     for kind, function in kinds:
         if kind.__name__ == name:
