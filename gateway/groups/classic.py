@@ -185,8 +185,20 @@ class Classic:
             metadata=pack(chosen.metadata),
         )
         self._members.resubscribe(roster, presence, now)
+        self._drop_unsubscribed(roster, presence, subscription, now)
+
+    def _drop_unsubscribed(
+        self, roster: Roster, presence: Presence, subscription: Subscription, now: float
+    ) -> None:
+        """What it holds and no longer subscribes to, it has given up; unless it claims it still."""
+        by_id = self._members.world.subjects.by_id
         holds = roster.group.members[presence.id].holds
-        divisions.drop(roster, presence, [sid for sid in holds if sid not in presence.topics], now)
+        left = {sid for sid in holds if sid not in presence.topics}
+        claimed = set()
+        if presence.manner == COOPERATIVE:
+            claimed = {sid for sid in left if by_id[sid].name in (subscription.owned or ())}
+        self._divisions.drop(roster, presence, left - claimed, now)
+        self._divisions.move(roster, presence, TAKE, claimed, now)
 
     def _joined(
         self, roster: Roster, presence: Presence, subscription: Subscription, now: float
@@ -278,7 +290,12 @@ class Classic:
             return True
         if TOLD in phases and now - presence.told_at > TOLD_SECONDS:
             return True
-        return any(self._divisions.awaited(roster, presence, sid) for sid in presence.topics)
+        if presence.seen == roster.version:
+            return False
+        if any(self._divisions.awaited(roster, presence, sid) for sid in presence.topics):
+            return True
+        presence.seen = roster.version
+        return False
 
     def _known(
         self, request: SyncGroupRequest | HeartbeatRequest, now: float

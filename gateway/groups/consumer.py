@@ -201,6 +201,13 @@ class Consumer:
 
     def _answer(self, roster: Roster, presence: Presence, request: Request, now: float) -> Response:
         group = roster.group
+        full = request.member_epoch == JOIN or request.subscribed_topic_names is not None
+        if presence.seen == roster.version and presence.told is not None and not full:
+            member = group.members[presence.id]
+            usual = self._members.limits.consumer_heartbeat_ms
+            return Response(
+                member_id=member.id, member_epoch=member.generation, heartbeat_interval_ms=usual
+            )
         taken = [sid for sid, phase in presence.phases.items() if phase is TAKING]
         if taken:
             presence.told_at, presence.silent_beats = now, 0
@@ -219,7 +226,6 @@ class Consumer:
             member_epoch=member.generation,
             heartbeat_interval_ms=self._interval(roster, presence),
         )
-        full = request.member_epoch == JOIN or request.subscribed_topic_names is not None
         if told != presence.told or full:
             fresh = told - (presence.told or frozenset())
             presence.expecting.update({sid: BELIEVED_BEATS for sid in fresh if member.holds[sid]})
@@ -228,9 +234,11 @@ class Consumer:
         return response
 
     def _interval(self, roster: Roster, presence: Presence) -> int:
-        waiting = presence.phases or self._divisions.awaits(roster, presence)
         usual = self._members.limits.consumer_heartbeat_ms
-        return min(WAITING_MS, usual) if waiting else usual
+        if presence.phases or self._divisions.awaits(roster, presence):
+            return min(WAITING_MS, usual)
+        presence.seen = roster.version
+        return usual
 
     def _assignment(self, sids: frozenset[int]) -> ConsumerGroupAssignment:
         by_id = self._members.world.subjects.by_id

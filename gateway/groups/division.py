@@ -140,6 +140,8 @@ class Divisions:
                 presence.phases.pop(sid, None)
             else:
                 presence.phases[sid] = after
+            if after is not before:
+                roster.version += 1
             if before in HOLDING and after not in HOLDING:
                 gone.append(sid)
         self._let_go(roster, presence, gone, now)
@@ -156,6 +158,7 @@ class Divisions:
 
     def drop(self, roster: Roster, presence: Presence, sids: Iterable[int], now: float) -> None:
         """A member holds these no longer, and its client knows."""
+        roster.version += 1
         for sid in (sids := list(sids)):
             presence.phases.pop(sid, None)
         holds = roster.group.members[presence.id].holds
@@ -164,6 +167,7 @@ class Divisions:
     def enrol(self, roster: Roster, presence: Presence, topics: set[int]) -> set[int]:
         """These are the subjects of a member now; gives those to be looked at."""
         before, presence.topics = presence.topics, topics
+        roster.version += 1
         for sid in before - topics:
             roster.divisions[sid].subscribers.pop(presence.id, None)
         for sid in topics - before:
@@ -252,6 +256,7 @@ class Divisions:
         elif step is MOVING:
             self._each(roster, division.plain - {division.owner}, TAKE, sid, now)
         if step is not before:
+            roster.version += 1
             self._entered(roster, sid, before, now)
 
     def _entered(self, roster: Roster, sid: int, before: Step, now: float) -> None:
@@ -278,6 +283,7 @@ class Divisions:
         if not sids:
             return
         group = roster.group
+        roster.version += 1
         self._ledger.take(group, group.members[presence.id], sids)
         for sid in sids:
             division = roster.divisions[sid]

@@ -6,16 +6,20 @@ to be synced before an answer that builds on what was appended may leave.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from core.delivery import actions, engine
+from core.delivery.state import Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from core.delivery.actions import Action
-    from core.delivery.state import Group, Groups, Member
+    from core.delivery.state import Group, Groups
+
+
+FIELDS = tuple(field.name for field in fields(Member))
 
 
 class Ledger:
@@ -73,7 +77,7 @@ class Ledger:
 
     @staticmethod
     def member_action(group: Group, member: Member) -> Action:
-        return (actions.MEMBER, group.id, asdict(member))
+        return (actions.MEMBER, group.id, {name: getattr(member, name) for name in FIELDS})
 
     @staticmethod
     def _released(

@@ -24,6 +24,7 @@ def choose_owner(roster: Roster, division: Division) -> None:
 
 def set_owner(roster: Roster, division: Division, member_id: str | None) -> None:
     owned = roster.owned
+    roster.version += 1
     if division.owner is not None:
         owned[division.owner] = owned.get(division.owner, 1) - 1
     if member_id is not None:

@@ -198,6 +198,8 @@ class Presence:
     silent_beats: int = 0
     """Its heartbeats without such a report since it was told to let go of something."""
     previous_epoch: int = -1
+    seen: int = -1
+    """The version of the roster in which there was nothing for it: it need not be looked through again."""
     away: bool = False
     """A static KIP-848 member that has said that it will come back."""
 
@@ -244,11 +246,13 @@ class Division:
 class Roster:
     """The volatile side of one group."""
 
-    __slots__ = ("divisions", "group", "instances", "led", "names", "owned", "presences")
+    __slots__ = ("divisions", "group", "instances", "led", "names", "owned", "presences", "version")
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.presences: dict[str, Presence] = {}
+        self.version = 0
+        """Grows with every change that may be of interest to a member."""
         self.divisions: dict[int, Division] = {}
         self.instances: dict[str, str] = {}
         """Static members: instance id → member id."""

@@ -5,7 +5,7 @@ What each version added:
   v3  several members, each by its member id or its instance id, with an error for each
   v4  flexible
   v5  reasons (ignored)
-Before v3 the one member's error is the error of the answer.
+Before v3 the one member's error is the error of the answer: this handler looks at the version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @handles(request=LeaveGroupRequest, response=LeaveGroupResponse, versions=range(6))
 async def leave_group(session: Session, request: LeaveGroupRequest) -> LeaveGroupResponse:
     coordinator = session.broker.coordinator
-    if not request.members:
+    if session.version < 3:
         (code,) = await coordinator.leave(session, request.group_id, [(request.member_id, None)])
         return LeaveGroupResponse(error_code=code)
     leaving = [(member.member_id, member.group_instance_id) for member in request.members]
