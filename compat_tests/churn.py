@@ -16,11 +16,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from compat_tests.groups import fill
-from compat_tests.members.remote import NEWS, Member, wait
+from compat_tests.members.remote import NEWS, Failed, Member, wait
 from compat_tests.support import DEADLINE
 
 if TYPE_CHECKING:
     from compat_tests.members.fixture import Members
+    from gateway.testing import TestBroker
 
 SESSION_MS = 3000
 MOST = 8
@@ -42,10 +43,13 @@ class Churn:
         *,
         seed: int,
         fewest: int = 2,
+        broker: TestBroker | None = None,
     ) -> None:
+        """With a broker, that is killed and started again now and then too."""
         self._members, self._group, self._topic = members, group, topic
         self._variants = variants
-        self._fewest = fewest
+        self._fewest, self._broker = fewest, broker
+        self._weights = WEIGHTS | ({"crash": 2} if broker else {})
         self._random = random.Random(seed)
         self._starting: list[tuple[Member, str]] = []
         self._live: list[Member] = []
@@ -64,7 +68,8 @@ class Churn:
         while time.monotonic() < end:
             self._turn += 1
             self._look_after()
-            happens = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+            names, weights = list(self._weights), list(self._weights.values())
+            happens = self._random.choices(names, weights)[0]
             self._happen(happens)
             if happens != "drain":
                 self._write(WRITTEN_EACH_TURN)
@@ -77,6 +82,8 @@ class Churn:
             self._join()
         elif what == "drain":
             self._pass_time()
+        elif what == "crash":
+            self._crash()
         elif what in ("leave", "kill", "freeze") and len(self._live) > self._fewest:
             member = self._live.pop(self._random.randrange(len(self._live)))
             getattr(self, f"_{what}")(member)
@@ -113,18 +120,32 @@ class Churn:
         member.freeze()
         self._frozen.append((member, self._turn + self._random.choice(FROZEN_TURNS)))
 
+    def _crash(self) -> None:
+        assert self._broker is not None
+        self._broker.kill()
+        self._broker.start()
+
     def _look_after(self) -> None:
         """Members that have started are live; the frozen are thawed when it is time."""
         for member, number in list(self._starting):
             if member.answered(number):
-                member.answer(number)
                 self._starting.remove((member, number))
-                self._live.append(member)
+                self._started(member, number)
         for member, until in list(self._frozen):
             if self._turn >= until:
                 member.thaw()
                 self._frozen.remove((member, until))
                 self._live.append(member)
+
+    def _started(self, member: Member, number: str) -> None:
+        try:
+            member.answer(number, 2 * DEADLINE)
+        except Failed:
+            # A client that finds no broker when it starts gives up.
+            assert self._broker is not None
+            member.kill()
+        else:
+            self._live.append(member)
 
     def _write(self, count: int) -> None:
         bootstrap = self._members.bootstrap
@@ -140,7 +161,9 @@ class Churn:
         """Everybody is well again; all is read; all leave."""
         for member, _ in self._frozen:
             member.thaw()
-        for member, number in [*self._starting, *self._leaving]:
+        for member, number in self._starting:
+            self._started(member, number)
+        for member, number in self._leaving:
             member.answer(number, 2 * DEADLINE)
         wait(lambda: len(self.given()) == self.written, self._story, 3 * DEADLINE)
         open_ones = [member for member in self._members.made if not member.host.ended]

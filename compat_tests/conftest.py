@@ -54,8 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="kumquat|kafka|HOST:PORT",
         help="the broker that the compatibility stories run against",
     )
+    parser.addoption("--long", action="store_true", help="also the stories that take minutes")
     parser.addoption(
-        "--churn-seconds", default=30, type=float, help="how long test_groups_churn.py goes on"
+        "--churn-seconds", default=18, type=float, help="how long test_groups_churn.py goes on"
     )
     parser.addoption("--churn-seed", default=4, type=int, help="another course of events")
 

@@ -18,10 +18,10 @@ T0 = int(time.time() * 1000) - 60_000
 """The first timestamp of a story, in ms. Of today: retention takes what is older than a week."""
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
+def eventually(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
     """Asks again until it holds. Only for what no client call can wait for: Kafka applies a
     controller's decision, and its retention, in the background."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
         time.sleep(0.02)

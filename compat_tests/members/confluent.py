@@ -36,7 +36,7 @@ class Confluent:
             settings["group.protocol"] = "consumer"
         else:
             settings["partition.assignment.strategy"] = self.STRATEGIES[strategy]
-        self._consumer = Consumer({**settings})
+        self._consumer = Consumer({"log_level": 2, **settings})
         self._told = told
 
     def subscribe(self, topics: list[str], pattern: str | None) -> None:

@@ -91,11 +91,12 @@ class Members:
         *topics: str,
         pattern: str | None = None,
         alone: bool = False,
+        quick: bool = True,
         **settings: object,
     ) -> Member:
         """Made and subscribed; it joins when it is told to take or run."""
         member, number = self.start(
-            variant, group, *topics, pattern=pattern, alone=alone, **settings
+            variant, group, *topics, pattern=pattern, alone=alone, quick=quick, **settings
         )
         member.answer(number)
         return member
@@ -107,6 +108,7 @@ class Members:
         *topics: str,
         pattern: str | None = None,
         alone: bool = False,
+        quick: bool = True,
         **settings: object,
     ) -> tuple[Member, str]:
         """The same without waiting; with the number of the answer."""
@@ -118,7 +120,7 @@ class Members:
             "bootstrap.servers": self.bootstrap,
             "group.id": group,
             "client.id": name,
-            **QUICK,
+            **(QUICK if quick else {}),
             **named(settings),
             **what,
         }
