@@ -33,7 +33,7 @@ __all__ = ["hosts", "members"]
 RETENTION_CHECK_MS = 300
 GROUPS = {
     "group.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "4000",
     "group.consumer.heartbeat.interval.ms": "300",
     "group.initial.rebalance.delay.ms": "0",
 }

@@ -53,18 +53,34 @@ def one_then_two(
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_move_from_one_member_to_two_loses_nothing(
+def test_the_moves_from_one_member_to_two_and_back_lose_nothing(
     bootstrap: str, members: Members, topic: str, group: str, variant: str
 ) -> None:
+    configure(bootstrap, group, **{"auto.exclusive.after.ms": "500"})
     first, second = one_then_two(bootstrap, members, topic, group, (variant, variant))
-    given = everything([first, second])
-    twice = [value for value, times in given.items() if times > 1]
+    twice = [value for value, times in everything([first, second]).items() if times > 1]
     if variant in UNTIDY or first.uncommitted:
         assert len(twice) <= 40, "no more than what a poll or two give"
     else:
         assert not twice
-    for member in (first, second):
-        member.close()
+    second.close()
+    seen = len(first.records)
+    written = len(everything([first, second]))
+
+    def in_order_again() -> bool:
+        nonlocal written
+        written += len(fill(bootstrap, topic, 5, first=written))
+        return any(record.offset < PULL for record in first.records[seen:])
+
+    eventually(in_order_again, "the one that is left is back on plain offsets")
+    wait(lambda: len(everything([first, second])) == written, "all of them")
+    back = next(i for i, record in enumerate(first.records[seen:]) if record.offset < PULL)
+    plain = first.records[seen + back :]
+    offsets = [record.offset for record in plain]
+    assert offsets == list(range(offsets[0], written)), "in order, from there to the end"
+    assert [record.value for record in plain] == [str(offset) for offset in offsets]
+    first.close()
+    assert committed(bootstrap, group, topic) == written
     assert lag(bootstrap, group, topic) == 0
 
 
@@ -84,32 +100,6 @@ def test_a_second_member_stands_by_until_the_group_has_a_place(
     wait(lambda: everything([first, second]).total() >= 160, "what was not committed, anew")
     assert everything([first, second]).keys() == set(sent)
     assert not {record.value for record in second.records} & set(sent[:40])
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_one_member_that_is_left_reads_in_order_again(
-    bootstrap: str, members: Members, topic: str, group: str, variant: str
-) -> None:
-    configure(bootstrap, group, **{"auto.exclusive.after.ms": "500"})
-    first, second = one_then_two(bootstrap, members, topic, group, (variant, "confluent-range"))
-    second.close()
-    seen = len(first.records)
-    written = len(everything([first, second]))
-
-    def in_order_again() -> bool:
-        nonlocal written
-        written += len(fill(bootstrap, topic, 5, first=written))
-        return any(record.offset < PULL for record in first.records[seen:])
-
-    eventually(in_order_again, "the one that is left is back on plain offsets")
-    wait(lambda: len(everything([first, second])) == written, "all of them")
-    back = next(i for i, record in enumerate(first.records[seen:]) if record.offset < PULL)
-    plain = first.records[seen + back :]
-    offsets = [record.offset for record in plain]
-    assert offsets == list(range(offsets[0], written)), "in order, from there to the end"
-    assert [record.value for record in plain] == [str(offset) for offset in offsets]
-    first.stop()
-    assert committed(bootstrap, group, topic) == written
 
 
 def test_a_rolling_deploy_that_starts_the_new_one_first_loses_nothing(

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.differs("Kafka gives a partition to one member of a group"),
     pytest.mark.kumquat(
         group_min_session_timeout_ms=1000,
-        group_consumer_session_timeout_ms=6000,
+        group_consumer_session_timeout_ms=4000,
         group_consumer_heartbeat_interval_ms=300,
     ),
 ]

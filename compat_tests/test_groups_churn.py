@@ -50,7 +50,7 @@ def test_nothing_is_lost_and_nothing_comes_twice_without_a_reason(
 
 @pytest.mark.kumquat(
     group_min_session_timeout_ms=1000,
-    group_consumer_session_timeout_ms=6000,
+    group_consumer_session_timeout_ms=4000,
     group_consumer_heartbeat_interval_ms=300,
 )
 def test_nothing_is_lost_when_the_broker_is_killed_too(
