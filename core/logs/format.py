@@ -13,7 +13,7 @@ is a header of 60 bytes and a payload:
     0       4     magic "KQF1"
     4       1     format version, 1
     5       1     kind, see below
-    6       2     zero, room for flags
+    6       2     flags: 1, JOINED: valid only together with the frame behind it
     8       4     subject id, 0 where there is none
     12      4     payload length
     16      4     how many sequences the payload takes
@@ -27,7 +27,10 @@ is a header of 60 bytes and a payload:
 Kinds, what `base sequence` says, and the payload:
 
      1  MESSAGES         first sequence            a record batch v2, base offset stamped
-     2-5                 kept for parked messages, cancels, deliveries and dead letters
+     2  PARKED           next sequence             messages for later (parked.py, as the next two)
+     3  CANCEL           next sequence             what was to be cancelled or moved, and the outcome
+     4  DELIVERED        next sequence             schedule ids of the messages in the frame behind
+     5                   kept for dead letters
      6  SUBJECT_CREATED  0                         subject state, without producers
      7  SUBJECT_DELETED  next sequence             nothing
      8  EARLIEST_RAISED  the new earliest          nothing
@@ -76,6 +79,9 @@ _CHECKSUM = struct.Struct(">I")
 assert _UNSUMMED.size + _CHECKSUM.size == HEADER_SIZE
 
 MESSAGES = 1
+PARKED = 2
+CANCEL = 3
+DELIVERED = 4
 SUBJECT_CREATED = 6
 SUBJECT_DELETED = 7
 EARLIEST_RAISED = 8
@@ -86,6 +92,9 @@ PREAMBLE_END = 12
 
 KIND_NAMES = {
     MESSAGES: "messages",
+    PARKED: "parked",
+    CANCEL: "cancel",
+    DELIVERED: "delivered",
     SUBJECT_CREATED: "subject created",
     SUBJECT_DELETED: "subject deleted",
     EARLIEST_RAISED: "earliest raised",
@@ -94,6 +103,11 @@ KIND_NAMES = {
     SUBJECT_STATE: "subject state",
     PREAMBLE_END: "preamble end",
 }
+
+DELAYED = (PARKED, CANCEL, DELIVERED)
+"""The kinds that the delay service lives on."""
+
+JOINED = 1
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -118,6 +132,7 @@ class FrameHeader(NamedTuple):
     store_time: int
     position: int
     synced_end: int
+    flags: int = 0
 
     @property
     def end(self) -> int:
@@ -157,12 +172,13 @@ def pack_header(
     store_time: int,
     position: int,
     synced_end: int,
+    flags: int = 0,
 ) -> bytes:
     head = _UNSUMMED.pack(
         MAGIC,
         VERSION,
         kind,
-        0,
+        flags,
         subject_id,
         length,
         sequences,
@@ -183,7 +199,7 @@ def parse_header(data: bytes | memoryview, at: int, position: int) -> FrameHeade
         magic,
         version,
         kind,
-        _,
+        flags,
         subject_id,
         length,
         count,
@@ -202,7 +218,7 @@ def parse_header(data: bytes | memoryview, at: int, position: int) -> FrameHeade
     if where != position:
         return f"the frame says it lies at {where}"
     return FrameHeader(
-        version, kind, subject_id, length, count, payload, base, stored, where, synced
+        version, kind, subject_id, length, count, payload, base, stored, where, synced, flags
     )
 
 

@@ -31,6 +31,7 @@ from crc32c import crc32c
 
 from core.errors import KumquatError, StorageError
 from core.logs.checkpoint import ROW, CheckpointWriter
+from core.logs.delayed import DelayListener
 from core.logs.files import Files
 from core.logs.format import (
     EARLIEST_RAISED,
@@ -71,6 +72,9 @@ class MessageLog:
         self.files: Files = open_files.files
         self._writer = Writer(state, self.files, options, now_ms)
         self.append_nowait = self._writer.append_nowait
+        self.park_nowait = self._writer.park_nowait
+        self.deliver_nowait = self._writer.deliver_nowait
+        self.give_up_nowait = self._writer.give_up_nowait
         self.tail = self._writer.tail
         self._job: SyncJob | None = None
         self._checkpoint: CheckpointWriter | None = None
@@ -95,6 +99,15 @@ class MessageLog:
     @property
     def fenced(self) -> StorageError | None:
         return self._writer.fenced
+
+    @property
+    def listener(self) -> DelayListener | None:
+        """Who is told of what is parked, cancelled and delivered."""
+        return self._writer.listener
+
+    @listener.setter
+    def listener(self, listener: DelayListener) -> None:
+        self._writer.listener = listener
 
     # --- opening -------------------------------------------------------------------------------
 
@@ -139,6 +152,8 @@ class MessageLog:
     def delete_subject_nowait(self, subject: Subject) -> None:
         self._control(SUBJECT_DELETED, subject, subject.next_sequence)
         self.state.deleted(subject)
+        if self.listener is not None:
+            self.listener.subject_deleted(subject.id, self.written_end)
         self._roll_if_full()
 
     def raise_earliest_nowait(self, subject: Subject, sequence: int) -> None:

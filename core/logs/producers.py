@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from core.errors import InvalidProducerEpoch, OutOfOrderSequence
 from core.logs.format import ProducerBatch
-from core.records.batch import BatchHead
 
 REMEMBERED = 5
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -26,30 +25,31 @@ def last_of(first: int, count: int) -> int:
     return (first + count - 1) & _SEQUENCE_MASK
 
 
-def check_sequence(state: ProducerState | None, head: BatchHead) -> ProducerBatch | None:
+def check_sequence(
+    state: ProducerState | None, producer_id: int, epoch: int, first: int, count: int
+) -> ProducerBatch | None:
     """The original, if this batch repeats one; None if it is the next; else an error."""
     if state is None:
         return None
-    epoch, batches = state
-    first = head.base_sequence
-    if head.producer_epoch != epoch:
-        if head.producer_epoch < epoch:
+    current, batches = state
+    if epoch != current:
+        if epoch < current:
             raise InvalidProducerEpoch(
-                f"producer {head.producer_id} has epoch {epoch}, this batch {head.producer_epoch}"
+                f"producer {producer_id} has epoch {current}, this batch {epoch}"
             )
         if first != 0:
             raise OutOfOrderSequence(
-                f"producer {head.producer_id} begins epoch {head.producer_epoch} at {first}, not 0"
+                f"producer {producer_id} begins epoch {epoch} at {first}, not 0"
             )
         return None
-    last = last_of(first, head.record_count)
+    last = last_of(first, count)
     for batch in reversed(batches):
         if batch.first == first and batch.last == last:
             return batch
     expected = (batches[-1].last + 1) & _SEQUENCE_MASK
     if first != expected:
         raise OutOfOrderSequence(
-            f"producer {head.producer_id} sent sequence {first}, expected {expected}"
+            f"producer {producer_id} sent sequence {first}, expected {expected}"
         )
     return None
 

@@ -12,6 +12,9 @@ written. Then comes a frame that is not whole. Is it the end of a write that was
   and its sequences answer their own subject with an error; all else is served. A frame with a damaged
   header is stepped over by its row in the checkpoint, never by searching.
 
+A frame that is joined to the one behind it (parked.py) is as good as that one: where that is cut off, so is
+it.
+
 Before high watermarks open all that was replayed is synced: what kill -9 left in the page cache is only
 then safe to show. What lies above the border is written once more first: if the last process died of a
 failed sync, the kernel takes those pages for clean, and a sync alone would succeed without them.
@@ -22,14 +25,16 @@ from __future__ import annotations
 import logging
 import uuid
 from base64 import urlsafe_b64encode
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from core.logs import checkpoint as checkpoints
 from core.logs.checkpoint import Checkpoint, CheckpointWriter, Row
+from core.logs.delayed import DelayListener
 from core.logs.files import Files
-from core.logs.format import HEADER_SIZE, LOG_SUFFIX, PREAMBLE_END, FrameHeader
+from core.logs.format import HEADER_SIZE, JOINED, LOG_SUFFIX, PREAMBLE_END, FrameHeader
 from core.logs.index import IndexDamaged, load_head, write_index
 from core.logs.log import MessageLog
 from core.logs.options import LogOptions
@@ -45,30 +50,37 @@ _LEAP = 1 << 20
 """Frames that cannot be reached may have used up ids: this many are left out, to give none twice."""
 
 
-def open_log(files: Files, options: LogOptions, now_ms: Callable[[], int]) -> MessageLog:
-    """The log in the folder `messages`, made if there is none, ready to be written to."""
+def open_log(
+    files: Files,
+    options: LogOptions,
+    now_ms: Callable[[], int],
+    listener: DelayListener | None = None,
+) -> MessageLog:
+    """The log in the folder `messages`, made if there is none, ready to be written to. The listener is
+    told of all frames that it needs, and from then on of each that is written."""
     directory = options.directory / "messages"
     files.mkdir(directory)
     files.fsync_dir(options.directory)
     bases = _tidy(files, directory)
-    earliest_start = max(0, len(bases) - 2)
-    recovery = Recovery(files, options, directory, bases)
-    start = recovery.choose_start()
+    needed = bisect_right(bases, listener.replay_from) - 1 if listener else len(bases)
+    earliest_start = max(0, min(len(bases) - 2, needed))
+    recovery = Recovery(files, options, directory, bases, listener)
+    start = max(0, min(recovery.choose_start(), needed))
     try:
         recovery.replay(start)
         if start > earliest_start and not recovery.preamble_complete:
-            recovery = Recovery(files, options, directory, _tidy(files, directory))
+            recovery = Recovery(files, options, directory, _tidy(files, directory), listener)
             recovery.replay(earliest_start)
     except PreambleDamaged as damage:
         if start <= earliest_start:
             log.error(
                 "%s, and there is no older segment to tell: its subject is not served", damage
             )
-            recovery = Recovery(files, options, directory, bases, forgiving=True)
+            recovery = Recovery(files, options, directory, bases, listener, forgiving=True)
             recovery.replay(start)
         else:
             log.error("%s; starting from the segment before", damage)
-            recovery = Recovery(files, options, directory, bases, forgiving=True)
+            recovery = Recovery(files, options, directory, bases, listener, forgiving=True)
             recovery.replay(earliest_start)
     return recovery.finish(now_ms)
 
@@ -92,6 +104,7 @@ class Recovery:
         options: LogOptions,
         directory: Path,
         bases: list[int],
+        listener: DelayListener | None = None,
         *,
         forgiving: bool = False,
     ) -> None:
@@ -103,7 +116,8 @@ class Recovery:
             options.max_message_bytes, options.retention_ms, options.retention_bytes
         )
         self._state = LogState(directory, defaults)
-        self._replay = Replay(self._state, forgiving=forgiving)
+        self._listener = listener
+        self._replay = Replay(self._state, forgiving=forgiving, listener=listener)
         self._border = 0
         self._checkpoints: dict[int, Checkpoint] = {}
         self._end = 0
@@ -155,6 +169,8 @@ class Recovery:
         return bool(self._state.segments) and self._state.active.preamble_complete
 
     def replay(self, start: int) -> None:
+        if self._listener is not None:
+            self._listener.begin_replay()
         for segment in self._segments[:start]:
             self._adopt(segment)
         for i in range(start, len(self._segments)):
@@ -194,7 +210,7 @@ class Recovery:
                     payload = frames.payload_of(header)
                     bad = payload_damage(header, payload)
                     if bad is None:
-                        bad = self._replay.misfit(header)
+                        bad = self._replay.misfit(header) or self._unjoined(frames, header)
                         if bad is None or self._is_corruption(i, position, header):
                             self._replay.apply(segment, header, payload)
                             position = header.end
@@ -206,6 +222,19 @@ class Recovery:
             segment.end = self._end = position
         self._replayed.append(segment)
         return True
+
+    def _unjoined(self, frames: Frames, header: FrameHeader) -> str | None:
+        """Why a frame that stands only with the one behind it does not stand; None when it does."""
+        while header.flags & JOINED:
+            following = frames.header_at(header.end)
+            if isinstance(following, str):
+                return f"the frame that belongs to it is missing: {following}"
+            bad = payload_damage(following, frames.payload_of(following))
+            bad = bad or self._replay.misfit(following)
+            if bad is not None:
+                return f"the frame that belongs to it is bad: {bad}"
+            header = following
+        return None
 
     def _is_corruption(self, i: int, position: int, header: FrameHeader | str) -> bool:
         """Whether a bad frame lies below the border, after a look at all that lies behind it."""
@@ -327,6 +356,8 @@ class Recovery:
             subject.next_sequence = max(subject.next_sequence, subject.earliest)
             subject.high_watermark = subject.next_sequence
         message_log = MessageLog(self._state, OpenFiles(self._files), self._options, now_ms)
+        if self._listener is not None:
+            message_log.listener = self._listener
         if not self._state.segments:
             message_log.begin(new_cluster_id())
             return message_log

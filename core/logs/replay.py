@@ -13,13 +13,17 @@ from crc32c import crc32c
 
 from core.errors import StartError
 from core.logs.checkpoint import ROW, Row
+from core.logs.delayed import DelayListener
 from core.logs.format import (
+    CANCEL,
+    DELAYED,
     EARLIEST_RAISED,
     HEADER_AND_HEAD,
     HEADER_SIZE,
     KIND_NAMES,
     MAGIC,
     MESSAGES,
+    PARKED,
     PREAMBLE_END,
     PRODUCER_IDS,
     SEGMENT_START,
@@ -32,6 +36,7 @@ from core.logs.format import (
     parse_segment_start,
     parse_subject_state,
 )
+from core.logs.parked import parse_origin
 from core.logs.producers import last_of
 from core.logs.scan import Frames
 from core.logs.segment import Segment
@@ -51,8 +56,11 @@ class PreambleDamaged(Exception):
 
 
 class Replay:
-    def __init__(self, state: LogState, *, forgiving: bool) -> None:
+    def __init__(
+        self, state: LogState, *, forgiving: bool, listener: DelayListener | None = None
+    ) -> None:
         self.state = state
+        self._listener = listener
         self._new_rows = bytearray()
         self._rows: dict[int, bytearray] = {}
         self.told_synced = 0
@@ -97,10 +105,10 @@ class Replay:
                 break
             if position >= synced_end:
                 self._new_rows += ROW.pack(position, base, subject_id, length, sequences, kind)
-            highest, producer, epoch, first, count = fields[21:]
+            highest, producer, epoch, first, _ = fields[21:]
             state.messages(subject, position, length, base, sequences, highest)
             if producer >= 0:
-                batch = ProducerBatch(first, last_of(first, count), base, stored, 0)
+                batch = ProducerBatch(first, last_of(first, sequences), base, stored, 0)
                 state.produced(subject, producer, epoch, batch)
             newest, told = max(newest, stored), synced
             position += end - at
@@ -115,7 +123,7 @@ class Replay:
         A frame of a write that failed, or one behind a frame that such a one has displaced, is whole.
         """
         subject = self.state.subjects.by_id.get(header.subject_id)
-        if subject is None or header.kind not in (MESSAGES, SUBJECT_STATE):
+        if subject is None or header.kind not in (MESSAGES, SUBJECT_STATE, *DELAYED):
             return None
         if header.base_sequence == subject.next_sequence:
             return None
@@ -138,6 +146,8 @@ class Replay:
             self._new_rows += ROW.pack(*row_of(header))
         if kind == MESSAGES:
             self._apply_messages(segment, header, payload)
+        elif kind in DELAYED:
+            self._apply_delayed(header, payload)
         elif kind == SEGMENT_START:
             segment.started = header.store_time
             next_id, cluster_id = parse_segment_start(payload)
@@ -154,6 +164,7 @@ class Replay:
         elif (subject := state.subjects.by_id.get(header.subject_id)) is not None:
             if kind == SUBJECT_DELETED:
                 state.deleted(subject)
+                self._tell_deleted(header)
             elif kind == EARLIEST_RAISED:
                 state.raised(subject, header.base_sequence)
 
@@ -172,9 +183,25 @@ class Replay:
             subject, header.position, header.length, base, header.sequences, head.max_timestamp
         )
         if head.producer_id >= 0:
-            last = last_of(head.base_sequence, head.record_count)
+            last = last_of(head.base_sequence, header.sequences)
             batch = ProducerBatch(head.base_sequence, last, base, header.store_time, 0)
             self.state.produced(subject, head.producer_id, head.producer_epoch, batch)
+
+    def _apply_delayed(self, header: FrameHeader, payload: memoryview) -> None:
+        subject = self.state.subjects.by_id.get(header.subject_id)
+        if subject is not None and header.kind in (PARKED, CANCEL):
+            producer_id, epoch, first, count = parse_origin(payload)
+            if producer_id >= 0:
+                last = last_of(first, count)
+                batch = ProducerBatch(first, last, -1, header.store_time, 0)
+                self.state.produced(subject, producer_id, epoch, batch)
+        listener = self._listener
+        if listener is not None and header.position >= listener.replay_from:
+            listener.apply(header.kind, header.subject_id, header.position, payload)
+
+    def _tell_deleted(self, header: FrameHeader) -> None:
+        if self._listener is not None and header.position >= self._listener.replay_from:
+            self._listener.subject_deleted(header.subject_id, header.end)
 
     def damaged(self, segment: Segment, frame: Row, payload: memoryview) -> None:
         """A frame that is known to have been there is not whole. Where only its header is bad, and the
@@ -189,6 +216,9 @@ class Replay:
                 state.messages(
                     subject, frame.position, frame.length, frame.base_sequence, frame.sequences, -1
                 )
+        elif frame.kind in DELAYED:
+            if self._listener is not None and frame.position >= self._listener.replay_from:
+                self._listener.damaged(frame.kind, frame.subject_id, frame.position, frame.length)
         elif frame.kind in _BARE:
             self.apply(segment, _header_of(frame, segment.newest_store_time), payload)
         else:

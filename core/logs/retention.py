@@ -68,9 +68,11 @@ class Retention:
         return None
 
     def _is_spare(self, oldest: Segment, following: Segment) -> bool:
-        """Whether the log can be opened without it."""
+        """Whether the log can be opened without it, and the delay service has all that it needs of it."""
+        listener = self._log.listener
         return (
-            oldest.unindexed is None
+            (listener is None or oldest.end <= listener.keep_from())
+            and oldest.unindexed is None
             and oldest.newest_store_time >= 0
             and following.preamble_complete
             and following.preamble_end <= self._log.synced_end

@@ -18,6 +18,7 @@ from pathlib import Path
 import trio
 
 from core.errors import KumquatError, StartError, StorageError, WouldBlock
+from core.logs.delayed import DelayListener
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
 from core.logs.folder import Folder
@@ -31,7 +32,6 @@ from core.logs.segment import Segment
 from core.logs.subject import Subject, Subjects
 from core.logs.sync import SyncJob
 from core.logs.tail import Batch
-from core.logs.writer import Appended
 
 log = logging.getLogger("kumquat.log")
 
@@ -62,7 +62,7 @@ class MessageService:
         self.log = message_log
         self.subjects: Subjects = message_log.state.subjects
         self.directory: Path = message_log.options.directory
-        self.append_nowait: Callable[[Subject, memoryview], Appended] = message_log.append_nowait
+        self.append_nowait = message_log.append_nowait
         self._folder = folder
         self._reader = Reader(message_log)
         self._retention = Retention(message_log, self._reader)
@@ -79,12 +79,15 @@ class MessageService:
         options: LogOptions,
         files: Files | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
+        listen: Callable[[Files, Path], DelayListener] | None = None,
     ) -> MessageService:
-        """Blocks: takes the folder's lock and recovers the log. StartError says why it cannot."""
+        """Blocks: takes the folder's lock and recovers the log. StartError says why it cannot. `listen`
+        gives the delay service's ear, made when the folder is ours."""
         files = files or RealFiles()
         folder = Folder(options.directory, files)
         try:
-            return cls(folder, open_log(files, options, now_ms))
+            listener = listen(files, options.directory) if listen else None
+            return cls(folder, open_log(files, options, now_ms, listener))
         except OSError as error:
             folder.close()
             raise StartError(f"the log in {options.directory} cannot be opened: {error}") from error

@@ -28,6 +28,8 @@ class SubjectConfig:
     retention_ms: int
     retention_bytes: int
     log_append_time: bool = False
+    delay_enabled: bool = True
+    """Whether batches are looked through for delay headers."""
 
 
 class Subject:

@@ -16,30 +16,54 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from crc32c import crc32c
+from stringzilla import find
 
-from core.errors import InvalidTimestamp, MessageTooLarge, StorageError
+from core.errors import InvalidTimestamp, MessageTooLarge, MustOpen, StorageError
 from core.logs.checkpoint import ROW
+from core.logs.delayed import DelayListener
 from core.logs.files import Buffer, Files
 from core.logs.format import (
+    CANCEL,
+    DELIVERED,
     HEADER_SIZE,
+    JOINED,
     MESSAGES,
+    PARKED,
     SUBJECT_STATE,
     ProducerBatch,
     pack_header,
     pack_subject_state,
 )
 from core.logs.options import LogOptions
+from core.logs.parked import NO_ORIGIN, CancelItem, Origin, pack_cancels, pack_origin
 from core.logs.producers import ProducerState, check_sequence, last_of
 from core.logs.state import LogState
 from core.logs.subject import Subject
 from core.logs.tail import Batch, Tail, keep
-from core.records.batch import LOG_APPEND_TIME, BatchHead, check, stamp, stamp_append_time
+from core.records.batch import (
+    CODEC_MASK,
+    HEAD_SIZE,
+    LOG_APPEND_TIME,
+    BatchHead,
+    check,
+    read_head,
+    stamp,
+    stamp_append_time,
+)
+from core.records.compression import inflate
 
 log = logging.getLogger("kumquat.log")
 
 
+MARK = b"qmq-"
+"""All delay headers begin so: a batch without these bytes is plain."""
+HEAVY = 16 << 10
+"""A compressed batch from this size on is not inflated on the event loop."""
+
+
 class Appended(NamedTuple):
     base_sequence: int
+    """-1: all of it is parked."""
     log_append_time: int
     """-1, unless the subject's timestamps are those of the log."""
     end: int
@@ -50,7 +74,8 @@ Undo = tuple[int, ProducerState | None]
 """The producer of a batch, -1 for none, and what was known of it before."""
 Staged = tuple[int, Subject | None, int, int, int, int, Batch | None, int, Undo]
 """A frame to be written: kind, subject, position, base sequence, payload length, sequences, the batch
-for the tail and the memory that it holds, and what undoes it."""
+for the tail and the memory that it holds (or the payload that the delay service is to be told of), and what
+undoes it."""
 _NO_UNDO: Undo = (-1, None)
 
 
@@ -82,6 +107,7 @@ class Writer:
         """How far into the active segment there is room on disk."""
         self._failing = False
         """The last write failed, and may have left bytes behind the written end."""
+        self.listener: DelayListener | None = None
 
     def use(self, fd: int, end: int) -> None:
         """Go on in the active segment, open as `fd`, behind `end`."""
@@ -92,9 +118,10 @@ class Writer:
 
     # --- staging -------------------------------------------------------------------------------
 
-    def append_nowait(self, subject: Subject, batch: memoryview) -> Appended:
+    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
         """Check and stage a batch, stamping its offsets in place; or give the original's place if it
-        repeats one. The buffer behind `batch` belongs to the log from here on."""
+        repeats one. The buffer behind `batch` belongs to the log from here on. MustOpen: it may hold
+        delayed records; `look` is False for one that was opened, and holds none."""
         if self.fenced is not None:
             raise self.fenced
         config = subject.config
@@ -108,11 +135,22 @@ class Writer:
         before: ProducerState | None = None
         if producer >= 0 and subject.producers is not None:
             before = subject.producers.get(producer)
-            original = check_sequence(before, head)
+            original = check_sequence(before, producer, head[10], head[11], head[12])
             if original is not None:
                 append_time = original.store_time if config.log_append_time else -1
                 return Appended(original.base_sequence, append_time, original.end)
+        if look and config.delay_enabled and (head[5] & CODEC_MASK or find(batch, MARK) >= 0):
+            self._look_inside(batch, head)
         return self._stage_batch(subject, batch, head, producer, before)
+
+    def _look_inside(self, batch: memoryview, head: BatchHead) -> None:
+        """MustOpen unless the batch is small, compressed, and evidently plain."""
+        codec = head.attributes & CODEC_MASK
+        if codec and len(batch) < HEAVY:
+            limit = self._options.max_decompressed_bytes
+            if find(inflate(codec, batch[HEAD_SIZE:], limit), MARK) < 0:
+                return
+        raise MustOpen("the batch may hold delayed records")
 
     def _stage_batch(
         self,
@@ -125,7 +163,7 @@ class Writer:
         now = self._now_ms()
         state = self._state
         base, length = subject.next_sequence, len(batch)
-        crc, highest, count, append_time = head[4], head[8], head[12], -1
+        crc, highest, count, append_time = head[4], head[8], head[6] + 1, -1
         if subject.config.log_append_time:
             append_time = highest = now
             crc = stamp_append_time(batch, now)
@@ -149,6 +187,86 @@ class Writer:
             batch_of = ProducerBatch(first, last_of(first, count), base, now, end)
             state.produced(subject, producer, head.producer_epoch, batch_of)
         return Appended(base, append_time, end)
+
+    def park_nowait(
+        self,
+        subject: Subject,
+        origin: Origin,
+        parked: bytes,
+        cancels: list[CancelItem],
+        plain: bytearray | None,
+    ) -> Appended:
+        """Stage what a batch was split into, so that all of it or none is stored; see parked.py."""
+        if self.fenced is not None:
+            raise self.fenced
+        before: ProducerState | None = None
+        if origin.producer_id >= 0 and subject.producers is not None:
+            before = subject.producers.get(origin.producer_id)
+            original = check_sequence(before, *origin)
+            if original is not None:
+                return Appended(original.base_sequence, -1, original.end)
+        if subject.generation != self._state.generation:
+            self.stage_state(subject)
+        if parked:
+            alone = not cancels and plain is None
+            payload = pack_origin(origin if alone else NO_ORIGIN) + parked
+            self._stage_delayed(PARKED, subject, payload, not alone, origin, before)
+        if cancels:
+            payload = pack_cancels(NO_ORIGIN if plain else origin, cancels)
+            self._stage_delayed(CANCEL, subject, payload, plain is not None, origin, before)
+        if plain is not None:
+            view = memoryview(plain)
+            return self._stage_batch(subject, view, read_head(view), origin.producer_id, before)
+        return Appended(-1, -1, self._staged_end)
+
+    def deliver_nowait(self, subject: Subject, sids: bytes, batch: bytearray) -> Appended:
+        """Stage parked messages that are due: who they were, and their batch."""
+        if self.fenced is not None:
+            raise self.fenced
+        if subject.generation != self._state.generation:
+            self.stage_state(subject)
+        self._stage_delayed(DELIVERED, subject, sids, True, NO_ORIGIN, None)
+        view = memoryview(batch)
+        return self._stage_batch(subject, view, read_head(view), -1, None)
+
+    def give_up_nowait(self, subject: Subject, sids: bytes) -> None:
+        """Stage that these parked messages will never be delivered: they are damaged."""
+        if self.fenced is not None:
+            raise self.fenced
+        self._stage_delayed(DELIVERED, subject, sids, False, NO_ORIGIN, None)
+
+    def _stage_delayed(
+        self,
+        kind: int,
+        subject: Subject,
+        payload: bytes,
+        joined: bool,
+        origin: Origin,
+        before: ProducerState | None,
+    ) -> None:
+        position, base, now = self._staged_end, subject.next_sequence, self._now_ms()
+        length, flags = len(payload), JOINED if joined else 0
+        header = pack_header(
+            kind,
+            subject.id,
+            length,
+            0,
+            crc32c(payload),
+            base,
+            now,
+            position,
+            self.synced_end,
+            flags,
+        )
+        self._buffers += (header, payload)
+        end = self._staged_end = position + HEADER_SIZE + length
+        producer = -1 if joined else origin.producer_id
+        self._staged.append(
+            (kind, subject, position, base, length, 0, payload, 0, (producer, before))
+        )
+        if producer >= 0:
+            batch = ProducerBatch(origin.first, last_of(origin.first, origin.records), -1, now, end)
+            self._state.produced(subject, producer, origin.epoch, batch)
 
     def stage(self, kind: int, subject: Subject | None, base: int, payload: bytes = b"") -> None:
         """Stage a frame that carries no messages; the caller applies it once it is written."""
@@ -192,26 +310,33 @@ class Writer:
 
     def _written(self) -> None:
         rows, pack, dirty, add = self.rows, ROW.pack, self.dirty, self.tail.add
+        delayed: list[tuple[int, int, int, Batch]] = []
         for kind, subject, position, base, length, sequences, kept, held, _ in self._staged:
             rows += pack(position, base, subject.id if subject else 0, length, sequences, kind)
             if kept is not None and subject is not None:
-                dirty[subject] = base + sequences
-                add(position, kept, held)
+                if kind == MESSAGES:
+                    dirty[subject] = base + sequences
+                    add(position, kept, held)
+                else:
+                    delayed.append((kind, subject.id, position, kept))
         active = self._state.active
         active.end = self.written_end = self._staged_end
         active.newest_store_time = max(active.newest_store_time, self._now_ms())
         self._buffers = []
         self._staged = []
+        if self.listener is not None:
+            for frame in delayed:
+                self.listener.apply(*frame)
 
     def _undo_staged(self) -> None:
         state = self._state
         for kind, subject, _, base, _, _, _, _, (producer, before) in reversed(self._staged):
             if kind == MESSAGES and subject is not None:
                 state.unmessages(subject, base)
-                if producer >= 0:
-                    state.unproduced(subject, producer, before)
             elif kind == SUBJECT_STATE and subject is not None:
                 state.untouch(subject)
+            if producer >= 0 and subject is not None:
+                state.unproduced(subject, producer, before)
         self._buffers = []
         self._staged = []
         self._staged_end = self.written_end

@@ -1,0 +1,32 @@
+"""The seam between the message log and the delay service that lives on some of its frames.
+
+The log writes and replays PARKED, CANCEL and DELIVERED frames but does not know what they amount to: it
+hands each to a `DelayListener`, when it is written and, after a start, when it is read back, through the
+same `apply`. The listener says from which position on it needs them (what lies below it has in files of its
+own), so replay begins no later than there; and from which on the log must be kept.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class DelayListener(Protocol):
+    @property
+    def replay_from(self) -> int:
+        """Frames below this position are known already."""
+
+    def begin_replay(self) -> None:
+        """Replay begins, perhaps once more: forget what was applied."""
+
+    def apply(self, kind: int, subject_id: int, position: int, payload: bytes | memoryview) -> None:
+        """A frame was written, or read back. Its payload is whole."""
+
+    def subject_deleted(self, subject_id: int, position: int) -> None:
+        """The subject is gone, with all that is parked for it."""
+
+    def damaged(self, kind: int, subject_id: int, position: int, length: int) -> None:
+        """A frame was there, and cannot be read any more."""
+
+    def keep_from(self) -> int:
+        """Segments that end above this position must stay."""
