@@ -17,9 +17,11 @@ from types import MappingProxyType
 from typing import Self
 
 from gateway.options import (
+    ADMIN_LISTENER,
     DIRECTORY,
     LISTENERS,
     ONE_PARTITION,
+    AdminListener,
     ConfigError,
     Listener,
     Option,
@@ -32,6 +34,7 @@ from meta.values import BOOLEAN, INT_MAX, ConfigType, integer, one_of, whole
 __all__ = ["OPTIONS", "BrokerConfig", "ConfigError", "Listener", "OptionRow"]
 
 MIB = 1024 * 1024
+YEAR_MS = 365 * 86_400_000
 _DATA = Path("data")
 
 
@@ -72,6 +75,13 @@ class BrokerConfig:
         LISTENERS,
         "Addresses that clients are told to connect to, one for each of listeners and in their "
         "order, where they are not the same.",
+    )
+    admin_listener: AdminListener | None = option(  # noqa: RUF009 (it cannot change)
+        "admin.listener",
+        None,
+        ADMIN_LISTENER,
+        "Address of the admin endpoint (HTTP and JSON), which has no authentication: it must be on "
+        "loopback. Port 0 is any free port. Not set: there is none.",
     )
     log_dirs: Path = option(  # noqa: RUF009 (a Path cannot change)
         "log.dirs", _DATA, DIRECTORY, "The data folder; made when it is not there."
@@ -175,6 +185,28 @@ class BrokerConfig:
         1,
         integer(1),
         "Accepted for the sake of existing files; a subject has a single replica.",
+    )
+
+    # Messages for later
+
+    delay_enabled: bool = option(
+        "delay.enabled",
+        True,
+        BOOLEAN,
+        "Whether batches are looked through for delayed records, for subjects that do not set "
+        "delay.enabled.",
+    )
+    delay_max_ms: int = option(
+        "delay.max.ms",
+        2 * YEAR_MS,
+        whole(1, 100 * YEAR_MS),
+        "How far in the future a message may be due; one that is later is refused. Two years.",
+    )
+    delay_cancel_remember_ms: int = option(
+        "delay.cancel.remember.ms",
+        600_000,
+        whole(0),
+        "How long a cancel of an unknown delay id is remembered, for the message that it overtook.",
     )
 
     # Groups
@@ -333,6 +365,7 @@ class BrokerConfig:
             "log.retention.bytes": self.log_retention_bytes,
             "log.message.timestamp.type": self.log_message_timestamp_type,
             "log.segment.bytes": self.log_segment_bytes,
+            "delay.enabled": show(self.delay_enabled),
         }
         return SubjectDefaults.changed(options)
 

@@ -8,6 +8,7 @@ and booleans are meta.values'; here are listeners and folders, and the kinds tha
 reason.
 """
 
+import ipaddress
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,6 +116,46 @@ def _read_listeners(text: str) -> tuple[Listener, ...]:
 
 LISTENERS: Kind[tuple[Listener, ...]] = Kind(
     ConfigType.LIST, "PLAINTEXT://host:port, several between commas", _read_listeners
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminListener:
+    """Where the admin endpoint listens; port 0: any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"HTTP://{host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and no other."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_admin_listener(text: str) -> AdminListener | None:
+    match = _LISTENER.fullmatch(text)
+    if not match or match[1].upper() != "HTTP" or int(match[3]) > 65535:
+        return None
+    host = match[2].strip("[]").lower()
+    if not is_loopback(host):
+        raise ValueError(
+            f"{host or 'every interface'!r} is not this machine alone, and whoever reaches the admin "
+            "endpoint may change everything; use 127.0.0.1"
+        )
+    return AdminListener(host, int(match[3]))
+
+
+ADMIN_LISTENER: Kind[AdminListener] = Kind(
+    ConfigType.STRING, "HTTP://127.0.0.1:port", _read_admin_listener
 )
 
 

@@ -71,7 +71,8 @@ class SubjectKeeper:
         self._look_alikes: dict[str, str] = {}
         self.on_created: Callable[[Subject], None] = lambda subject: None
         self.on_deleted: Callable[[Subject], None] = lambda subject: None
-        log.subjects.defaults.log_append_time = effective({}, defaults).log_append_time
+        shared, values = log.subjects.defaults, effective({}, defaults)
+        shared.log_append_time, shared.delay_enabled = values.log_append_time, values.delay_enabled
         for subject in log.subjects:
             self._added(subject)
             if configs := registry.configs(subject.id):
@@ -169,6 +170,7 @@ class SubjectKeeper:
             retention_ms=values.retention_ms,
             retention_bytes=values.retention_bytes,
             log_append_time=values.log_append_time,
+            delay_enabled=values.delay_enabled,
         )
         shared = self._log.subjects.defaults
         subject.config = shared if config == shared else config

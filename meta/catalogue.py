@@ -1,4 +1,5 @@
-"""Every topic config that Kafka 4 knows, and what it does to a subject here; and `consume.mode`, our own.
+"""Every topic config that Kafka 4 knows, and what it does to a subject here; and two of our own:
+`consume.mode` and `delay.enabled`.
 
 Three effects, and no fourth:
 - real: it does here what it does in Kafka.
@@ -119,6 +120,15 @@ _DEFINITIONS = (
         "auto",
         "real",
         "How groups that do not set it themselves read this subject: exclusive, shared or auto.",
+    ),
+    Definition(
+        "delay.enabled",
+        BOOLEAN,
+        "true",
+        "real",
+        "Whether batches are looked through for records that are to be delivered later. Where not, a "
+        "delay header is a header like any other. What is pending already is delivered either way.",
+        synonym="delay.enabled",
     ),
     Definition(
         "delete.retention.ms",

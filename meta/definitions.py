@@ -2,7 +2,7 @@
 
     defaults = SubjectDefaults({"log.retention.ms": "86400000"})    # from the broker's options
     validate("retention.ms", "3600000", defaults)     # None, or ConfigError with the reason
-    effective({"retention.ms": "3600000"}, defaults)  # the four values that the log acts upon
+    effective({"retention.ms": "3600000"}, defaults)  # the five values that the log acts upon
     describe({"retention.ms": "3600000"}, defaults)   # a row per config, for DescribeConfigs
 
 A subject's configs are a mapping of the explicitly set ones only, as text, just as the client
@@ -87,6 +87,7 @@ class EffectiveConfig:
     retention_ms: int
     retention_bytes: int
     log_append_time: bool
+    delay_enabled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ def effective(configs: Mapping[str, str], defaults: SubjectDefaults) -> Effectiv
         retention_ms=number("retention.ms"),
         retention_bytes=number("retention.bytes"),
         log_append_time=in_force("message.timestamp.type") == "LogAppendTime",
+        delay_enabled=in_force("delay.enabled") is True,
     )
 
 

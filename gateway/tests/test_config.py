@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.config import OPTIONS, BrokerConfig, Listener
 from gateway.config_sources import Setting, explain_unknown, load, read_file
 from gateway.foreign_options import why_foreign
-from gateway.options import ConfigError, show
+from gateway.options import AdminListener, ConfigError, show
 from meta.definitions import DEFINITIONS, effective, validate
 
 HOUR = 3_600_000
@@ -82,6 +82,17 @@ def test_a_bad_value_is_an_error_even_where_a_later_source_hides_it() -> None:
         ("listeners", "PLAINTEXT://:9092,CONTROLLER://:9093", "no controller"),
         ("listeners", "INTERNAL://:9092", "'INTERNAL' is not known"),
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://a:1", "there twice"),
+        ("admin_listener", "PLAINTEXT://127.0.0.1:9093", "expected HTTP://127.0.0.1:port"),
+        ("admin_listener", "127.0.0.1:9093", "expected HTTP://127.0.0.1:port"),
+        ("admin_listener", "HTTP://127.0.0.1:65536", "expected HTTP://127.0.0.1:port"),
+        ("admin_listener", "HTTP://:9093", "'every interface' is not this machine alone"),
+        ("admin_listener", "HTTP://0.0.0.0:9093", "'0.0.0.0' is not this machine alone"),
+        ("admin_listener", "HTTP://[::]:9093", "'::' is not this machine alone"),
+        ("admin_listener", "HTTP://10.0.0.1:9093", "'10.0.0.1' is not this machine alone"),
+        ("admin_listener", "HTTP://a.example:9093", "'a.example' is not this machine alone"),
+        ("delay_enabled", "1", "true or false"),
+        ("delay_max_ms", "0", "a whole number from 1 to 3153600000000"),
+        ("delay_cancel_remember_ms", "-1", "a whole number from 0"),
     ],
 )
 def test_a_bad_value_is_named_with_its_place_and_what_is_allowed(
@@ -103,6 +114,25 @@ def test_listeners_of_all_shapes_are_understood() -> None:
     )
     assert config.advertised(0, 4567) == Listener("localhost", 4567)
     assert config.advertised(2, 9094).host not in ("", "0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "listener"),
+    [
+        ("HTTP://127.0.0.1:9093", AdminListener("127.0.0.1", 9093)),
+        ("http://LOCALHOST:0", AdminListener("localhost", 0)),
+        ("HTTP://[::1]:1", AdminListener("::1", 1)),
+        ("HTTP://127.8.9.1:1", AdminListener("127.8.9.1", 1)),
+    ],
+)
+def test_admin_listeners_on_loopback_are_understood(text: str, listener: AdminListener) -> None:
+    config = load(given=flags(admin_listener=text))
+    assert config.admin_listener == listener
+    assert load(given=flags(admin_listener=show(listener))).admin_listener == listener
+
+
+def test_without_being_asked_there_is_no_admin_endpoint() -> None:
+    assert load().admin_listener is None
 
 
 def test_clients_are_told_the_advertised_address() -> None:
@@ -158,8 +188,11 @@ def test_retention_follows_the_finest_option_that_is_set(
 
 def test_the_brokers_options_are_the_defaults_of_subjects() -> None:
     options = {"log_retention_minutes": 1, "message_max_bytes": 77, "log_retention_bytes": 5}
-    config = load(given=flags(log_message_timestamp_type="LogAppendTime", **options))
+    config = load(
+        given=flags(log_message_timestamp_type="LogAppendTime", delay_enabled="FALSE", **options)
+    )
     values = effective({}, config.subject_defaults())
+    assert not values.delay_enabled
     assert (values.retention_ms, values.max_message_bytes) == (60_000, 77)
     assert (values.retention_bytes, values.log_append_time) == (5, True)
     assert load().subject_defaults().options == {}

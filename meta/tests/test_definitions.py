@@ -108,7 +108,7 @@ def pairs(table: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 
 def test_no_config_of_kafka_4_is_unknown() -> None:
-    assert sorted(DEFINITIONS) == sorted([*KAFKA_4, "consume.mode"])
+    assert sorted(DEFINITIONS) == sorted([*KAFKA_4, "consume.mode", "delay.enabled"])
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
@@ -189,6 +189,14 @@ def test_real_configs_take_effect_and_absent_ones_are_the_brokers() -> None:
     mine = effective(configs, defaults)
     assert (mine.max_message_bytes, mine.retention_ms) == (600, 5)
     assert (mine.retention_bytes, mine.log_append_time) == (-1, True)
+
+
+@pytest.mark.parametrize("broker", ["true", "false"])
+def test_a_subject_says_for_itself_whether_it_takes_delayed_messages(broker: str) -> None:
+    defaults = SubjectDefaults({"delay.enabled": broker})
+    assert effective({}, defaults).delay_enabled is (broker == "true")
+    for mine in ("true", "false"):
+        assert effective({"delay.enabled": mine}, defaults).delay_enabled is (mine == "true")
 
 
 def test_a_stored_value_that_is_no_longer_allowed_has_no_effect_and_is_told_of() -> None:
