@@ -1,0 +1,26 @@
+"""Spark on Kumquat: sessions, subjects as DataFrames, and pipelines.
+
+    from spark_connector import read_subject, spark_session
+
+    spark = spark_session()
+    read_subject(spark, "127.0.0.1:9092", "orders").groupBy("key").count().show()
+
+`session.py` starts Spark with the connector that fits it; `subjects.py` reads, streams and writes;
+`offsets.py` asks the broker where subjects begin and end; `pipelines/` is what an operator runs, each
+a function and a command of `kumquat-spark`. What a person can mend is a ConnectorError of one line.
+
+Nothing here is known to the broker, and nothing of the broker is imported: over the wire it is
+Kafka's protocol, spoken by Spark's own connector and by kafka-python.
+"""
+
+from spark_connector.errors import ConnectorError
+from spark_connector.session import spark_session
+from spark_connector.subjects import read_subject, stream_subject, write_subject
+
+__all__ = [
+    "ConnectorError",
+    "read_subject",
+    "spark_session",
+    "stream_subject",
+    "write_subject",
+]

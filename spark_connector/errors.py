@@ -1,0 +1,74 @@
+"""What went wrong, in one line that says what to do.
+
+Everything that a person can mend is a ConnectorError: a subject that is not there, a broker that is
+down, a connector that cannot be had, a schema that does not fit. Its text is one line. What Spark
+says runs over pages; `clear_errors()` around a job keeps the line that tells the cause.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST = 400
+_CLASS_NAME = re.compile(
+    r"^(?:Caused by: |Exception in thread \S+ )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): "
+)
+_ADVICE = [
+    (
+        re.compile(r"MALFORMED_RECORD_IN_PARSING|Malformed records are detected"),
+        "a value does not fit the JSON schema: correct the schema, or read without one",
+    ),
+    (
+        re.compile(r"Some data may have been lost|OffsetOutOfRange|offset was changed from"),
+        "messages asked for are deleted already: start later, or set failOnDataLoss=false",
+    ),
+    (
+        re.compile(r"UnknownTopicOrPartition"),
+        "the subject is gone: create it, or correct its name",
+    ),
+    (
+        re.compile(
+            r"(?:kafka|Kafka)\S*\.TimeoutException|TimeoutException: (?:Topic|Timeout|Call)"
+        ),
+        "the broker does not answer: see that it runs, then run this again",
+    ),
+]
+
+
+class ConnectorError(Exception):
+    """One line for a person: what was wrong, where, and what to do."""
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Turns what Spark raises in the block into a ConnectorError with the first cause in it."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise ConnectorError(explain(str(error))) from error
+
+
+def explain(text: str) -> str:
+    """The line of Spark's text that tells the cause, after what to do where that is known."""
+    cause = _cause(text)
+    for pattern, advice in _ADVICE:
+        if pattern.search(text):
+            return f"{advice} ({cause})"
+    return cause
+
+
+def _cause(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    named = [line for line in lines if _CLASS_NAME.match(line)]
+    line = (causes[-1:] or named[-1:] or lines[:1] or ["Spark failed and said nothing"])[0]
+    line = _CLASS_NAME.sub("", line)
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

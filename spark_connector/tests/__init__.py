@@ -1,0 +1,1 @@
+"""Tests of the connector and its pipelines, with a real Spark and a real broker."""
