@@ -1,0 +1,199 @@
+"""The wheel against a sorted list, and the shapes of load that could make it forget, repeat or mix up."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from core.wheel import wheel as wheel_module
+from core.wheel.wheel import ENTRY, LOG, NAMED, Slot, Wheel
+
+BASE = 1_700_000_000_000
+
+DUES = st.integers(BASE, BASE + 3_000)
+
+
+class WheelMachine(RuleBasedStateMachine):
+    """Entries come from the log and from files, are given, delivered, cancelled and moved in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wheel = Wheel()
+        self.waiting: dict[int, Slot] = {}
+        """What is in the wheel and was not given, by sid."""
+        self.named: set[int] = set()
+        self.at_hand: dict[int, Slot] = {}
+        self.passed_over = False
+        self.next_sid = 100
+
+    def _sids(self, count: int) -> list[int]:
+        first, self.next_sid = self.next_sid, self.next_sid + 10 * count
+        return list(range(first, self.next_sid, 10))
+
+    @rule(due=DUES, named=st.booleans(), subject=st.integers(1, 3))
+    def add(self, due: int, named: bool, subject: int) -> None:
+        (sid,) = self._sids(1)
+        self.wheel.add(due, sid, sid + 1, subject, named)
+        self.waiting[sid] = Slot(due, sid, 0, sid + 1, subject, LOG)
+        self.named.update([sid] if named else [])
+
+    @rule(dues=st.lists(DUES, max_size=20), flags=st.one_of(st.none(), st.integers(0, 1 << 20)))
+    def add_many(self, dues: list[int], flags: int | None) -> None:
+        sids = self._sids(len(dues))
+        lengths = [sid % 1000 for sid in sids]
+        named = None if flags is None else [bool(flags >> i & 1) for i in range(len(dues))]
+        self.wheel.add_many(dues, sids, lengths, 4, named)
+        for i, sid in enumerate(sids):
+            self.waiting[sid] = Slot(dues[i], sid, 0, lengths[i], 4, LOG)
+            self.named.update([sid] if named and named[i] else [])
+
+    @rule(
+        dues=st.lists(DUES, max_size=30).map(sorted),
+        number=st.integers(0, 3),
+        flags=st.integers(0, 1 << 30),
+    )
+    def add_table(self, dues: list[int], number: int, flags: int) -> None:
+        table = b""
+        for i, (due, sid) in enumerate(zip(dues, self._sids(len(dues)), strict=True)):
+            named = flags >> i & 1
+            table += ENTRY.pack(due, sid, sid * 7, sid % 500 | named * NAMED, 5)
+            self.waiting[sid] = Slot(due, sid, sid * 7, sid % 500, 5, number)
+            self.named.update([sid] if named else [])
+        self.wheel.add_table(number, table)
+
+    @rule(until=DUES)
+    def unfold(self, until: int) -> None:
+        self.wheel.unfold(until)
+
+    @rule(until=DUES, most=st.integers(1, 12))
+    def prepare(self, until: int, most: int) -> None:
+        slots = self.wheel.prepare(until, most)
+        expected = sorted(slot for slot in self.waiting.values() if slot.due < until)
+        assert slots == expected[: len(slots)]
+        assert bool(slots) == bool(expected)
+        for slot in slots:
+            self.at_hand[slot.sid] = slot
+            del self.waiting[slot.sid]
+
+    @precondition(lambda self: self.at_hand)
+    @rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        sids = data.draw(st.lists(st.sampled_from(sorted(self.at_hand)), unique=True))
+        self.wheel.delivered(sids)
+        for sid in sids:
+            del self.at_hand[sid]
+            self.named.discard(sid)
+
+    @precondition(lambda self: self.at_hand or self.waiting)
+    @rule(data=st.data(), moved_to=st.one_of(st.none(), DUES))
+    def cancel_or_move(self, data: st.DataObject, moved_to: int | None) -> None:
+        both = {**self.at_hand, **self.waiting}
+        sid = data.draw(st.sampled_from(sorted(both)))
+        slot, named = both[sid], sid in self.named
+        assert self.wheel.cancel(sid, slot.due)
+        self.at_hand.pop(sid, None)
+        self.waiting.pop(sid, None)
+        self.named.discard(sid)
+        assert self.wheel.still([slot]) == []
+        self.passed_over = True
+        if moved_to is not None and slot.source == LOG:
+            self.wheel.add(moved_to, sid, slot.length, slot.subject_id, named)
+            self.waiting[sid] = slot._replace(due=moved_to)
+            self.named.update([sid] if named else [])
+
+    @rule(due=DUES, sid=st.integers(100, 2_000))
+    def cancel_what_is_not_there(self, due: int, sid: int) -> None:
+        if sid not in self.waiting and sid not in self.at_hand:
+            assert not self.wheel.cancel(sid, due)
+
+    @invariant()
+    def it_is_as_the_list(self) -> None:
+        wheel, both = self.wheel, [*self.waiting.values(), *self.at_hand.values()]
+        assert wheel.count == len(both)
+        assert {sid for sid in range(100, self.next_sid, 10) if wheel.holds(sid)} == self.named
+        assert sorted(wheel.still(both)) == sorted(self.at_hand.values())
+        expected = min((slot.due for slot in self.waiting.values()), default=None)
+        found = wheel.next_due()
+        if self.passed_over:
+            assert expected is None or (found is not None and found <= expected)
+        else:
+            assert found == expected
+        assert wheel.files_in_use() >= {slot.source for slot in both} - {LOG}
+        floor = wheel.log_floor()
+        sids = [slot.sid for slot in both if slot.source == LOG]
+        assert not sids or (floor is not None and floor <= min(sids))
+
+
+def test_nothing_is_lost_repeated_or_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheel_module, "RUN", 4)
+    run_state_machine_as_test(WheelMachine, settings=settings(max_examples=150, deadline=None))
+
+
+def test_an_instant_with_many_messages_is_given_in_order_of_scheduling_and_in_bounded_parts() -> (
+    None
+):
+    wheel = Wheel()
+    sids = list(range(1_000, 41_000))
+    wheel.add_many([BASE + 7] * 20_000, sids[1::2], [1] * 20_000, 1)
+    table = b"".join(ENTRY.pack(BASE + 7, sid, 0, 1, 2) for sid in sids[0::2])
+    wheel.add_table(9, table)
+    given: list[int] = []
+    while slots := wheel.prepare(BASE + 8, 1_000):
+        assert 1 <= len(slots) <= 1_000
+        given += [slot.sid for slot in slots]
+    assert given == sids
+    wheel.delivered(given)
+    assert (wheel.count, wheel.next_due(), wheel.log_floor()) == (0, None, None)
+    assert wheel.files_in_use() == set()
+
+
+def test_runs_that_lie_far_apart_do_not_cut_the_parts_to_pieces() -> None:
+    """One source after the other in time: each part is full although one run alone gives it."""
+    wheel = Wheel()
+    for number in range(40):
+        table = (ENTRY.pack(BASE + number, number * 1_000 + i, 0, 1, 1) for i in range(1_000))
+        wheel.add_table(number, b"".join(table))
+    sizes = []
+    while slots := wheel.prepare(BASE + 500, 4_000):
+        sizes.append(len(slots))
+    assert sum(sizes) == 40_000
+    assert all(size >= 1_500 for size in sizes[:-1])
+
+
+def test_a_message_for_the_notch_at_hand_is_given_before_later_ones() -> None:
+    wheel = Wheel()
+    wheel.add_many([BASE + 10, BASE + 300], [1, 2], [1, 1], 1)
+    assert [slot.sid for slot in wheel.prepare(BASE + 100)] == [1]
+    wheel.add(BASE + 200, 3, 1, 1, False)
+    assert wheel.next_due() == BASE + 200
+    assert [slot.sid for slot in wheel.prepare(BASE + 500)] == [3, 2]
+
+
+def test_a_message_moved_away_and_back_is_given_once() -> None:
+    wheel = Wheel()
+    wheel.add(BASE, 1, 1, 1, False)
+    assert wheel.cancel(1, BASE)
+    wheel.add(BASE + 600, 1, 1, 1, False)
+    assert wheel.cancel(1, BASE + 600)
+    wheel.add(BASE, 1, 1, 1, False)
+    assert [slot.due for slot in wheel.prepare(BASE + 2_000)] == [BASE]
+    assert wheel.prepare(BASE + 2_000) == []
+    assert wheel.count == 1
+
+
+def test_a_stale_slot_of_a_message_that_was_moved_is_no_longer_at_hand() -> None:
+    wheel = Wheel()
+    wheel.add(BASE, 1, 1, 1, True)
+    stale = wheel.prepare(BASE + 1)
+    assert wheel.cancel(1, BASE)
+    wheel.add(BASE + 1, 1, 1, 1, True)
+    fresh = wheel.prepare(BASE + 2)
+    assert wheel.still(stale + fresh) == fresh
+    assert not wheel.cancel(1, BASE)
+    assert wheel.still(fresh) == fresh
