@@ -43,16 +43,15 @@ _STARTS = [b"\0\0" + delta for delta in _VARINTS[:MOST_RECORDS]]
 
 
 def build_batches(
-    records: list[bytes], dues: list[int], now: int, append_time: bool, max_bytes: int
+    records: list[bytes], now: int, append_time: bool, max_bytes: int
 ) -> list[tuple[bytearray, int]]:
-    """Batches of parked records in their order, each with its record count. `dues`: when each was due,
-    which is not what its record says if it was moved."""
+    """Batches of parked records in their order, each with its record count."""
     batches: list[tuple[bytearray, int]] = []
     parts: list[bytes] = [_NO_HEAD]
     size, count = HEAD_SIZE, 0
     unpack, varints, starts = RECORD_HEAD.unpack_from, _VARINTS, _STARTS
-    for record, due in zip(records, dues, strict=True):
-        _, _, _, created, id_length = unpack(record)
+    for record in records:
+        _, _, due, created, id_length = unpack(record)
         if 10**12 <= created < 10**13:
             added = _ADDED % (due, created)
         else:

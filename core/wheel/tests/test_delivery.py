@@ -24,11 +24,15 @@ def field(data: bytes | None) -> bytes:
 
 
 def parked(
-    value: bytes | None, key: bytes | None = None, created: int = NOW - 5, delay_id: bytes = b""
+    value: bytes | None,
+    key: bytes | None = None,
+    created: int = NOW - 5,
+    delay_id: bytes = b"",
+    due: int = NOW - 1,
 ) -> bytes:
     """A parked record with one header of its own."""
     body = field(key) + field(value) + varint(3) + field(b"h") + field(b"v")
-    return pack_parked(NOW - 1, created, delay_id, body)
+    return pack_parked(due, created, delay_id, body)
 
 
 RECORDS = st.tuples(
@@ -44,9 +48,9 @@ RECORDS = st.tuples(
 def test_no_record_is_lost_changed_or_put_into_a_batch_that_is_too_large(
     wanted: list[tuple[bytes | None, bytes | None, int, bytes, int]], most: int, append_time: bool
 ) -> None:
-    records = [parked(value, key, created, name) for value, key, created, name, _ in wanted]
+    records = [parked(value, key, *rest) for value, key, *rest in wanted]
     found = []
-    for batch, count in build_batches(records, [w[4] for w in wanted], NOW, append_time, most):
+    for batch, count in build_batches(records, NOW, append_time, most):
         view = memoryview(batch)
         assert check(view).record_count == count
         assert damage(view, 0) is None
@@ -72,7 +76,7 @@ def test_no_record_is_lost_changed_or_put_into_a_batch_that_is_too_large(
 
 def test_ten_thousand_small_records_are_split_by_count() -> None:
     record = parked(b"x")
-    built = build_batches([record] * 10_000, [NOW] * 10_000, NOW, False, 1 << 30)
+    built = build_batches([record] * 10_000, NOW, False, 1 << 30)
     assert [count for _, count in built] == [MOST_RECORDS, 10_000 - MOST_RECORDS]
     for batch, count in built:
         assert [r.offset for r in records_of(memoryview(batch), 1 << 30)] == list(range(count))
@@ -80,6 +84,6 @@ def test_ten_thousand_small_records_are_split_by_count() -> None:
 
 def test_batches_are_filled_up_to_the_limit() -> None:
     record = parked(bytes(200))
-    one = len(build_batches([record], [NOW], NOW, False, 1 << 20)[0][0]) - HEAD_SIZE
-    built = build_batches([record] * 100, [NOW] * 100, NOW, False, HEAD_SIZE + 25 * one + 30)
+    one = len(build_batches([record], NOW, False, 1 << 20)[0][0]) - HEAD_SIZE
+    built = build_batches([record] * 100, NOW, False, HEAD_SIZE + 25 * one + 30)
     assert [count for _, count in built] == [25, 25, 25, 25]
