@@ -48,7 +48,7 @@ RECORDS = st.tuples(
 def test_no_record_is_lost_changed_or_put_into_a_batch_that_is_too_large(
     wanted: list[tuple[bytes | None, bytes | None, int, bytes, int]], most: int, append_time: bool
 ) -> None:
-    records = [parked(value, key, *rest) for value, key, *rest in wanted]
+    records = [parked(*fields) for fields in wanted]
     found = []
     for batch, count in build_batches(records, NOW, append_time, most):
         view = memoryview(batch)
