@@ -1,0 +1,369 @@
+"""A client's batch, opened and split: what is plain, what is for later, what cancels.
+
+Four headers of a record ask for something. All begin alike, so one search for `MARK` in the bytes of a
+batch tells nearly every plain one; only a batch that has it is opened.
+
+    qmq-delay-ms      decimal milliseconds from now
+    qmq-deliver-at    decimal milliseconds since the epoch; what is past is due now
+    qmq-delay-id      names the message in its subject, together with one of the times
+    qmq-delay-cancel  cancels the message of that name; with one of the times, moves it to then
+
+Rules:
+- A value that is not what it should be refuses the whole batch. The reason names the record by its index
+  in the batch, the header, what was found and what is allowed. Nothing is clamped.
+- A parked record (core/logs/parked.py) has key, value and the headers that stay. The four above are gone,
+  and so are `qmq-due-ms` and `qmq-created-ms`, which delivery sets; a plain record keeps whatever it has.
+- The plain records stay a batch with the deltas, timestamps and producer that they had. The offsets of the
+  others are holes in it. It is uncompressed, whatever the client's was.
+- A record without `MARK` in it is plain and is passed over by its length; its inside stays the client's
+  affair, as in a batch that nobody opens.
+
+Left out: what a cancel meets, and whether it was alone in its batch, is the service's business. Pure; the
+loop over the records runs in a few microseconds for each, so large batches belong in a thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+import stringzilla
+from crc32c import crc32c
+
+from core.errors import InvalidRecord
+from core.logs.parked import CRC_BEGINS, RECORD_HEAD_SIZE
+from core.records.batch import (
+    CODEC_MASK,
+    CRC_FROM,
+    HEAD_SIZE,
+    LOG_APPEND_TIME,
+    OVERHEAD,
+    BatchHead,
+)
+from core.records.compression import inflate
+from core.records.records import varint
+
+MARK: Final = b"qmq-del"
+DELAY: Final = b"qmq-delay-ms"
+DELIVER_AT: Final = b"qmq-deliver-at"
+DELAY_ID: Final = b"qmq-delay-id"
+CANCEL: Final = b"qmq-delay-cancel"
+LONGEST_ID: Final = 255
+
+_ASKING = frozenset((DELAY, DELIVER_AT, DELAY_ID, CANCEL))
+_DROPPED = frozenset((b"qmq-due-ms", b"qmq-created-ms"))
+assert all(name.startswith(MARK) for name in _ASKING)
+
+_MOST_DIGITS = 19
+_SHOWN = 40
+"""How much of a bad value an error shows."""
+_DELAY_ALONE = b"\x02\x18" + DELAY
+_DELIVER_AT_ALONE = b"\x02\x1c" + DELIVER_AT
+"""The headers of a record that has just this one, up to its value's length."""
+_TWO_HEADERS = b"\x04"
+
+_SUMS = struct.Struct(">II")
+_SUMMED = struct.Struct(">qqH")
+assert (_SUMS.size, _SUMS.size + _SUMMED.size) == (CRC_BEGINS, RECORD_HEAD_SIZE)
+_LENGTH, _CRC, _ATTRIBUTES, _COUNT = 8, 17, 21, 57
+"""Where these fields lie in the head of a batch."""
+
+_Asked = dict[bytes, bytes | None]
+"""The headers that ask for something, with their values."""
+
+
+class Cancel(NamedTuple):
+    """A record that cancels, or moves."""
+
+    record: int
+    """Its index in the client's batch."""
+    delay_id: bytes
+    new_due: int | None
+
+
+class Split(NamedTuple):
+    plain: bytearray | None
+    """The plain records as a batch; None: there are none."""
+    parked: bytes
+    """Parked records, one behind the other."""
+    starts: list[int]
+    """Where in `parked` each of them begins."""
+    dues: list[int]
+    names: dict[int, bytes]
+    """Delay ids, by the index in `starts`."""
+    cancels: list[Cancel]
+    records: int
+    """How many records the client's batch had."""
+
+
+def look(batch: memoryview, head: BatchHead, limit: int) -> bytes | memoryview | None:
+    """The records of a batch, inflated, when one of them may have a delay header; None: all are plain.
+    InvalidRecord: they would inflate to more than `limit` bytes."""
+    data = inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit)
+    return None if stringzilla.find(data, MARK) < 0 else data
+
+
+def split(
+    batch: memoryview, head: BatchHead, data: bytes | memoryview, now: int, max_delay_ms: int
+) -> Split | None:
+    """What the records of a batch ask for; `data` is what `look` gave. None: nothing, the batch is plain
+    after all. InvalidRecord: something that cannot be done."""
+    records = bytes(data)
+    sorting = _Sorting(records, head, now, max_delay_ms)
+    taken = sorting.run()
+    if not taken:
+        return None
+    return Split(
+        _without(taken, batch, head, records) if len(taken) < head.record_count else None,
+        b"".join(sorting.parked),
+        [0, *accumulate(map(len, sorting.parked))][:-1],
+        sorting.dues,
+        sorting.names,
+        sorting.cancels,
+        head.record_count,
+    )
+
+
+class _Sorting:
+    """One pass over the records of a batch."""
+
+    def __init__(self, data: bytes, head: BatchHead, now: int, max_delay_ms: int) -> None:
+        self._data = data
+        self._count = head.record_count
+        self._by_producer = not head.attributes & LOG_APPEND_TIME
+        self._timestamp = head.base_timestamp if self._by_producer else head.max_timestamp
+        self._now = now
+        self._max_delay_ms = max_delay_ms
+        self._index = 0
+        self.parked: list[bytes] = []
+        self.dues: list[int] = []
+        self.names: dict[int, bytes] = {}
+        self.cancels: list[Cancel] = []
+
+    def run(self) -> list[tuple[int, int]]:
+        """Sort all records. Returns where those lie that are not plain."""
+        taken: list[tuple[int, int]] = []
+        try:
+            end = self._pass(taken)
+        except InvalidRecord as error:
+            raise InvalidRecord(f"record {self._index} of the batch: {error}") from error
+        except IndexError as error:
+            raise InvalidRecord(f"record {self._index} of the batch breaks off") from error
+        if end != len(self._data):
+            raise InvalidRecord(f"{len(self._data) - end} bytes follow the records of the batch")
+        return taken
+
+    def _pass(self, taken: list[tuple[int, int]]) -> int:
+        """The one loop over records: short varints are read in place, all else is in its calls."""
+        data, size, at, mark = self._data, len(self._data), 0, -1
+        timestamp, by_producer = self._timestamp, self._by_producer
+        for index in range(self._count):
+            self._index, start = index, at
+            if (doubled := data[at]) < 0x80:
+                at += 1
+            elif (high := data[at + 1]) < 0x80:
+                doubled, at = doubled & 0x7F | high << 7, at + 2
+            else:
+                doubled, at = _doubled(data, at)
+            end = at + (doubled >> 1)
+            if doubled & 1 or end > size:
+                raise InvalidRecord(f"it claims {_signed(doubled)} bytes, {size - at} are left")
+            if (since := data[at + 1]) < 0x80:
+                at += 2
+            else:
+                since, at = _doubled(data, at + 1)
+            if (delta := data[at]) < 0x80:
+                at += 1
+            elif (high := data[at + 1]) < 0x80:
+                delta, at = delta & 0x7F | high << 7, at + 2
+            else:
+                delta, at = _doubled(data, at)
+            if delta != 2 * index:
+                raise InvalidRecord(f"its offset delta is {_signed(delta)}")
+            if mark < at:
+                mark = data.find(MARK, at)
+                mark = mark if mark >= 0 else size
+            if mark < end:
+                created = timestamp + ((since >> 1) ^ -(since & 1)) * by_producer
+                if self._take(at, end, created):
+                    taken.append((start, end))
+            at = end
+        return at
+
+    def _take(self, at: int, end: int, created: int) -> bool:
+        """Sort the record whose key begins at `at`; False: it is plain."""
+        headers_at = _headers_begin(self._data, at)
+        fields = self._data[at:headers_at]
+        due = self._alone(headers_at, end)
+        if due is not None:
+            self._park(due, created, b"", fields + _TWO_HEADERS)
+            return True
+        asked, stay, count = self._headers(headers_at, end)
+        if not asked:
+            return False
+        due = self._due(asked)
+        if CANCEL in asked:
+            if DELAY_ID in asked:
+                raise _refused(DELAY_ID, asked[DELAY_ID], f"not beside {CANCEL.decode()}")
+            self.cancels.append(Cancel(self._index, _name(CANCEL, asked), due))
+            return True
+        if due is None:
+            times = f"{DELAY.decode()} or {DELIVER_AT.decode()}"
+            raise _refused(DELAY_ID, asked[DELAY_ID], f"only beside {times}")
+        name = b""
+        if DELAY_ID in asked:
+            name = self.names[len(self.dues)] = _name(DELAY_ID, asked)
+        self._park(due, created, name, fields + _varint(count + 2) + stay)
+        return True
+
+    def _park(self, due: int, created: int, name: bytes, body: bytes) -> None:
+        try:
+            summed = _SUMMED.pack(due, created, len(name)) + name + body
+        except struct.error as error:
+            raise InvalidRecord(f"its timestamp {created} has more than 64 bits") from error
+        self.parked.append(_SUMS.pack(CRC_BEGINS + len(summed), crc32c(summed)) + summed)
+        self.dues.append(due)
+
+    def _alone(self, at: int, end: int) -> int | None:
+        """The due of a record whose only header is a time, the common case; None: look closer."""
+        data = self._data
+        if data.startswith(_DELAY_ALONE, at):
+            value_at, begin = at + 14, self._now
+        elif data.startswith(_DELIVER_AT_ALONE, at):
+            value_at, begin = at + 16, 0
+        else:
+            return None
+        text = data[value_at + 1 : end]
+        return self._time(text, begin) if data[value_at] == 2 * len(text) else None
+
+    def _time(self, text: bytes, begin: int) -> int | None:
+        """`text` as a time, counted from `begin`; None: it is none, or too late."""
+        if text.isdigit() and len(text) <= _MOST_DIGITS:
+            due = begin + int(text)
+            if due <= self._now + self._max_delay_ms:
+                return due if due > self._now else self._now
+        return None
+
+    def _due(self, asked: _Asked) -> int | None:
+        """When it is to be delivered; None: no time is given."""
+        if DELAY in asked:
+            if DELIVER_AT in asked:
+                raise _refused(DELIVER_AT, asked[DELIVER_AT], f"not beside {DELAY.decode()}")
+            name, begin = DELAY, self._now
+        elif DELIVER_AT in asked:
+            name, begin = DELIVER_AT, 0
+        else:
+            return None
+        due = self._time(asked[name] or b"", begin)
+        if due is None:
+            latest = self._now + self._max_delay_ms - begin
+            allowed = f"0 to {latest}, in decimal digits (delay.max.ms is {self._max_delay_ms})"
+            raise _refused(name, asked[name], allowed)
+        return due
+
+    def _headers(self, at: int, end: int) -> tuple[_Asked, bytes, int]:
+        """What the record asks for, the other headers that it keeps if it is parked, and their count."""
+        data = self._data
+        asked: _Asked = {}
+        stay = []
+        doubled, at = _doubled(data, at)
+        if doubled & 1:
+            raise InvalidRecord(f"it claims {_signed(doubled)} headers")
+        for _ in range(doubled >> 1):
+            start = at
+            doubled, at = _doubled(data, at)
+            name = data[at : at + (doubled >> 1)]
+            if doubled & 1 or (at := at + len(name)) > end:
+                raise InvalidRecord("it has a header without a name, or with one beyond its end")
+            doubled, value_at = _doubled(data, at)
+            at = value_at if doubled & 1 else value_at + (doubled >> 1)
+            if name in _ASKING:
+                if name in asked:
+                    raise _refused(name, asked[name], "once, it is there twice")
+                asked[name] = None if doubled & 1 else data[value_at:at]
+            elif name not in _DROPPED:
+                stay.append(data[start:at])
+        if at != end:
+            raise InvalidRecord(f"it claims to end at byte {end}, its fields end at {at}")
+        return asked, b"".join(stay), len(stay)
+
+
+def _name(header: bytes, asked: _Asked) -> bytes:
+    """The delay id in a header."""
+    name = asked[header]
+    if name and len(name) <= LONGEST_ID:
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            pass
+        else:
+            return name
+    raise _refused(header, name, f"1 to {LONGEST_ID} bytes of UTF-8")
+
+
+def _without(
+    taken: list[tuple[int, int]], batch: memoryview, head: BatchHead, records: bytes
+) -> bytearray:
+    """The batch without the records that were taken out."""
+    plain = bytearray(batch[:HEAD_SIZE])
+    kept = 0
+    for start, end in taken:
+        plain += memoryview(records)[kept:start]
+        kept = end
+    plain += memoryview(records)[kept:]
+    struct.pack_into(">i", plain, _LENGTH, len(plain) - OVERHEAD)
+    struct.pack_into(">h", plain, _ATTRIBUTES, head.attributes & ~CODEC_MASK)
+    struct.pack_into(">i", plain, _COUNT, head.record_count - len(taken))
+    struct.pack_into(">I", plain, _CRC, crc32c(memoryview(plain)[CRC_FROM:]))
+    return plain
+
+
+def _doubled(data: bytes, at: int) -> tuple[int, int]:
+    """A varint before its zigzag is undone (twice a number that is not negative; odd: negative), and
+    the place after it."""
+    low = data[at]
+    if low < 0x80:
+        return low, at + 1
+    high = data[at + 1]
+    if high < 0x80:
+        return low & 0x7F | high << 7, at + 2
+    number, at = varint(data, at)
+    return (2 * number if number >= 0 else -2 * number - 1), at
+
+
+def _signed(doubled: int) -> int:
+    return (doubled >> 1) ^ -(doubled & 1)
+
+
+def _headers_begin(data: bytes, at: int) -> int:
+    """The place behind the key, which begins at `at`, and the value. Either may be null."""
+    if (doubled := data[at]) < 0x80:
+        at += 1
+    else:
+        doubled, at = _doubled(data, at)
+    if not doubled & 1:
+        at += doubled >> 1
+    if (doubled := data[at]) < 0x80:
+        at += 1
+    elif (high := data[at + 1]) < 0x80:
+        doubled, at = doubled & 0x7F | high << 7, at + 2
+    else:
+        doubled, at = _doubled(data, at)
+    return at if doubled & 1 else at + (doubled >> 1)
+
+
+def _varint(number: int) -> bytes:
+    left, out = 2 * number, bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+def _refused(header: bytes, found: bytes | None, allowed: str) -> InvalidRecord:
+    shown = "null" if found is None else repr(found[:_SHOWN])[1:]
+    if found is not None and len(found) > _SHOWN:
+        shown += f"… ({len(found)} bytes)"
+    return InvalidRecord(f"header {header.decode()} is {shown}; allowed is {allowed}")
