@@ -1,0 +1,383 @@
+"""What the delay service knows, apart from the disk: it changes in `apply` and only there.
+
+The message log calls `apply` for each PARKED, CANCEL and DELIVERED frame, when it is written and when it is
+read back. What was parked lives in one of three places, by the position F (`filled`) up to which schedule
+files hold all that there is, and by the *border*, the due time up to which the wheel holds all:
+
+    schedule files         parked below F
+    the message log        parked from F on; only the places of its frames are kept here (`recent`)
+    the wheel (memory)     due below the border, wherever it was parked
+
+Two things move these lines, each in two steps with the blocking part between them:
+
+    fill    begin_fill takes [F, F') with all that a schedule file needs to know; finish_fill sets F = F'
+    load    begin_load raises the border: what arrives from then on goes into the wheel by itself. After a
+            fill all older messages are in files, and their entries below the border go into the wheel
+            (`admit` leaves out what is delivered, cancelled or there already); finish_load
+
+Fills and loads never overlap; the service runs them in one task.
+
+Exactly once. W (`delivered_until`) is the (due, sid) of the last message delivered in order: every entry of a
+file up to there is done with. The wheel gives in order of (due, sid), so this one pair says it all, but for
+
+- messages that were parked when their time had passed W already. If one is still there at a fill it is filed
+  under W + 1 ms (`_refiled`), and gets a tombstone when it is delivered;
+- deliveries after the last fill, known after a restart from the frames behind F (`done`): an entry that the
+  files bring up again is left out by its sid, and gets a tombstone at the next fill.
+
+A tombstone (due, sid, subject) in a schedule file takes an entry of an older file out.
+
+Names: a delay id names the newest message of its subject that was parked with it. Those since F are in
+`names`; older ones are found in the files. `remembered` holds cancels that came before their message.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from core.logs.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
+from core.logs.parked import (
+    CANCELLED,
+    DELIVERED,
+    MOVED,
+    ORIGIN_SIZE,
+    REMEMBERED,
+    cancels_of,
+    delay_id_of,
+    heads_of,
+    schedule_ids_of,
+)
+from core.wheel.schedule_format import PENDING, Name, Tombstone
+from core.wheel.wheel import ENTRY, Wheel
+
+log = logging.getLogger("kumquat.delay")
+
+Key = tuple[int, int]
+"""Due time and schedule id: the order of delivery."""
+NameKey = tuple[int, bytes]
+"""Subject id and delay id."""
+FRAME = 3
+"""Numbers per frame in `recent`: position, payload length, subject id."""
+
+
+class Named(NamedTuple):
+    """The message that a delay id stands for."""
+
+    sid: int
+    due: int
+    status: int
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the start of the broker."""
+
+    scheduled: int = 0
+    delivered: int = 0
+    cancelled: int = 0
+    moved: int = 0
+    dropped: int = 0
+    """With their subject."""
+    damaged: int = 0
+
+
+@dataclass(slots=True)
+class Fill:
+    """What a schedule file is to be made of; taken on the loop, used in a thread."""
+
+    start: int
+    end: int
+    delivered_until: Key
+    frames: array[int]
+    gone: set[int]
+    tombstones: list[Tombstone]
+    names: dict[NameKey, Named]
+    pending: dict[int, int]
+    remembered: dict[NameKey, int]
+    done: set[int]
+    refiled: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Filled in by the thread: sids that are filed under another due time, that, and their subjects."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.frames or self.tombstones or self.names)
+
+
+class Schedule:
+    """Is the DelayListener of the message log."""
+
+    def __init__(
+        self,
+        filled: int,
+        delivered_until: Key,
+        pending: dict[int, int],
+        remembered: dict[NameKey, int],
+        done: set[int],
+    ) -> None:
+        self.filled = filled
+        self.wheel = Wheel()
+        self.counters = Counters()
+        self._start = (delivered_until, pending, remembered, done)
+        self.begin_replay()
+
+    def begin_replay(self) -> None:
+        until, pending, remembered, done = self._start
+        self.delivered_until = until
+        self.pending = dict(pending)
+        """Messages parked and not delivered, by subject id."""
+        self.remembered = dict(remembered)
+        self.done = set(done)
+        """In files, delivered, and above `delivered_until`: known by sid alone."""
+        self.recent: array[int] = array("q")
+        self.recent_bytes = 0
+        self.gone: set[int] = set()
+        """Parked since F, and delivered or cancelled since."""
+        self.tombstones: list[Tombstone] = []
+        self.names: dict[NameKey, Named] = {}
+        self.border = -1
+        """What is parked with an earlier due time goes into the wheel; -1: nothing is loaded yet."""
+        self.loaded_until = -1
+        """All with an earlier due time is in the wheel, or done with."""
+        self._mark = 0
+        """Where the log ended when the border was last raised."""
+        self._refiled: dict[int, int] = {}
+        self._filling: Fill | None = None
+        self._meanwhile: set[int] = set()
+        """What the fill under way takes along although it was delivered since."""
+        self._replaying = True
+
+    def end_replay(self) -> None:
+        """The log is open: from here on frames are new."""
+        self._replaying = False
+        self.counters = Counters()
+
+    # --- the listener of the log ---------------------------------------------------------------
+
+    @property
+    def replay_from(self) -> int:
+        return self.filled
+
+    def keep_from(self) -> int:
+        floor = self.wheel.log_floor()
+        return self.filled if floor is None else min(floor, self.filled)
+
+    def apply(self, kind: int, subject_id: int, position: int, payload: bytes | memoryview) -> None:
+        if kind == PARKED:
+            self._parked(subject_id, position, payload)
+        elif kind == CANCEL:
+            for item in cancels_of(payload):
+                key = (subject_id, item.delay_id)
+                if item.outcome == REMEMBERED:
+                    self.remembered[key] = item.until
+                elif item.outcome in (CANCELLED, MOVED) and item.sid >= 0:
+                    self._withdrawn(subject_id, item.sid, item.due, item.outcome)
+                if item.delay_id:
+                    self._outcome(key, item.outcome, item.sid, item.due)
+        else:
+            self._delivered(subject_id, schedule_ids_of(payload))
+
+    def subject_deleted(self, subject_id: int, position: int) -> None:
+        dropped = self.pending.pop(subject_id, 0)
+        self.counters.dropped += dropped
+        if dropped and not self._replaying:
+            log.warning("subject %d is deleted: %d parked messages go with it", subject_id, dropped)
+
+    def damaged(self, kind: int, subject_id: int, position: int, length: int) -> None:
+        self.counters.damaged += 1
+        what = {
+            PARKED: "the messages in it are lost",
+            CANCEL: "what it cancelled will be delivered",
+        }.get(kind, "what it delivered may be delivered again")
+        log.error(
+            "the frame (%s) of subject %d at position %d of the message log is damaged: %s",
+            KIND_NAMES[kind],
+            subject_id,
+            position,
+            what,
+        )
+
+    def _parked(self, subject_id: int, position: int, payload: bytes | memoryview) -> None:
+        at_zero, border, add = position + HEADER_SIZE, self.border, self.wheel.add
+        count = 0
+        for at, head in heads_of(payload):
+            count += 1
+            length, _, due, _, id_length = head
+            if id_length:
+                key = (subject_id, delay_id_of(payload, at, head))
+                self.names[key] = Named(at_zero + at, due, PENDING)
+                self.remembered.pop(key, None)
+            if due < border:
+                add(due, at_zero + at, length, subject_id, id_length > 0)
+        self.recent.extend((position, len(payload), subject_id))
+        self.recent_bytes += len(payload) - ORIGIN_SIZE
+        self.pending[subject_id] = self.pending.get(subject_id, 0) + count
+        self.counters.scheduled += count
+
+    def _withdrawn(self, subject_id: int, sid: int, due: int, outcome: int) -> None:
+        """A message was cancelled or moved."""
+        self.wheel.cancel(sid, due)
+        self._take_out(subject_id, sid, due)
+        self._count_down(subject_id, 1)
+        if outcome == MOVED:
+            self.counters.moved += 1
+            self.counters.scheduled -= 1
+        else:
+            self.counters.cancelled += 1
+
+    def _take_out(self, subject_id: int, sid: int, due: int) -> None:
+        """The message is to be left out of the next file, or struck from the one that holds it."""
+        filed = self._filling.end if self._filling is not None else self.filled
+        if sid >= filed:
+            self.gone.add(sid)
+        elif sid in self.done:
+            self.done.discard(sid)
+        else:
+            self.tombstones.append(Tombstone(self._refiled.pop(sid, due), sid, subject_id))
+
+    def _outcome(self, key: NameKey, outcome: int, sid: int, due: int) -> None:
+        named = self.names.get(key)
+        if outcome == MOVED and named is not None:
+            self.names[key] = named._replace(status=MOVED)
+        elif outcome != DELIVERED or named is None:
+            self.names[key] = Named(sid, due, outcome)
+
+    def _delivered(self, subject_id: int, sids: list[int]) -> None:
+        filed = self._filling.end if self._filling is not None else self.filled
+        for sid in sids:
+            if sid >= filed:
+                self.gone.add(sid)
+            elif sid >= self.filled:
+                self._meanwhile.add(sid)
+            elif self._replaying:
+                self.done.add(sid)
+            elif self._refiled and sid in self._refiled:
+                self.tombstones.append(Tombstone(self._refiled.pop(sid), sid, subject_id))
+        self._count_down(subject_id, len(sids))
+        self.counters.delivered += len(sids)
+
+    def _count_down(self, subject_id: int, by: int) -> None:
+        left = self.pending.get(subject_id, 0) - by
+        if left > 0:
+            self.pending[subject_id] = left
+        else:
+            self.pending.pop(subject_id, None)
+
+    # --- delivering ----------------------------------------------------------------------------
+
+    def passed(self, key: Key) -> None:
+        """All that the wheel gave up to this one is delivered or given up, and that is written."""
+        self.delivered_until = max(self.delivered_until, key)
+
+    def is_pending(self, sid: int, due: int) -> bool:
+        """Whether a message with a delay id, not known to be cancelled, has yet to be delivered."""
+        if self.wheel.holds(sid):
+            return True
+        if due < self.loaded_until or (due, sid) <= self.delivered_until:
+            return False
+        return not (sid in self.done or sid in self.gone or sid in self._meanwhile)
+
+    # --- fills ---------------------------------------------------------------------------------
+
+    @property
+    def recent_frames(self) -> int:
+        return len(self.recent) // FRAME
+
+    def begin_fill(self, end: int) -> Fill:
+        """All from F to `end`, where the log is written up to, is to go into a file."""
+        assert self._filling is None
+        self._filling = fill = Fill(
+            self.filled,
+            end,
+            self.delivered_until,
+            self.recent,
+            self.gone,
+            self.tombstones,
+            self.names,
+            dict(self.pending),
+            dict(self.remembered),
+            set(self.done),
+        )
+        self.recent, self.recent_bytes = array("q"), 0
+        self.gone, self.tombstones, self.names = set(), [], {}
+        return fill
+
+    def finish_fill(self, fill: Fill) -> None:
+        """The file and the manifest are on disk."""
+        assert fill is self._filling
+        self._filling = None
+        self.filled = fill.end
+        for sid, (due, subject_id) in fill.refiled.items():
+            if sid in self._meanwhile:
+                self.tombstones.append(Tombstone(due, sid, subject_id))
+            else:
+                self._refiled[sid] = due
+        self._meanwhile = set()
+
+    def abandon_fill(self, fill: Fill) -> None:
+        """It could not be written: all is as if it had never begun."""
+        assert fill is self._filling
+        self._filling = None
+        self.recent = fill.frames + self.recent
+        self.recent_bytes = sum(self.recent[1::FRAME])
+        self.gone |= fill.gone | self._meanwhile
+        self._meanwhile = set()
+        self.names = {**fill.names, **self.names}
+        late = [t for t in self.tombstones if t.sid >= fill.start]
+        self.gone.update(t.sid for t in late)
+        self.tombstones = fill.tombstones + [t for t in self.tombstones if t.sid < fill.start]
+
+    def look_up(self, key: NameKey) -> Named | None:
+        """What a delay id stands for, if that has come up since the last fill."""
+        found = self.names.get(key)
+        if found is None and self._filling is not None:
+            found = self._filling.names.get(key)
+        return found
+
+    def remembers(self, key: NameKey, now: int) -> bool:
+        """Whether a cancel of this id waits for its message."""
+        until = self.remembered.get(key)
+        if until is not None and until <= now:
+            del self.remembered[key]
+            return False
+        return until is not None
+
+    # --- loads ---------------------------------------------------------------------------------
+
+    def begin_load(self, until: int, log_end: int) -> None:
+        """What is parked from here on, at `log_end` or behind, goes into the wheel if it is due earlier.
+        A load that was begun and not finished is gone on with: its border stays."""
+        if self.border == self.loaded_until:
+            self.border, self._mark = until, log_end
+
+    def admit(self, source: int, table: bytes, struck: set[int]) -> int:
+        """Put entries of a schedule file into the wheel, without those that were struck by tombstones, are
+        done with, or are there already; gives how many."""
+        until, done, mark = self.delivered_until, self.done, self._mark
+        kept = []
+        for entry in ENTRY.iter_unpack(table):
+            due, sid = entry[0], entry[1]
+            if sid in done:
+                done.discard(sid)
+                self.tombstones.append(Tombstone(due, sid, entry[4]))
+            elif (due, sid) > until and sid < mark and sid not in struck:
+                kept.append(entry)
+        if len(kept) * ENTRY.size != len(table):
+            table = b"".join(ENTRY.pack(*entry) for entry in kept)
+        if table:
+            self.wheel.add_table(source, table)
+        return len(kept)
+
+    def struck_recently(self) -> set[int]:
+        """The sids that tombstones since the last fill take out."""
+        return {tombstone.sid for tombstone in self.tombstones}
+
+    def finish_load(self) -> None:
+        self.loaded_until = self.border
+
+
+Live = Callable[[int], bool]
+"""Whether a subject id is alive."""
