@@ -111,10 +111,10 @@ def _partitions(admin: Any, bootstrap: str, subjects: Iterable[str]) -> dict[str
 
 @contextmanager
 def _admin(bootstrap: str) -> Iterator[Any]:
-    _connect(bootstrap)
+    answering = _connect(bootstrap)
     try:
         with KafkaAdminClient(
-            bootstrap_servers=bootstrap,
+            bootstrap_servers=answering,
             bootstrap_timeout_ms=ANSWER_MS,
             request_timeout_ms=ANSWER_MS,
         ) as admin:
@@ -125,8 +125,9 @@ def _admin(bootstrap: str) -> Iterator[Any]:
         ) from error
 
 
-def _connect(bootstrap: str) -> None:
-    """kafka-python leaves sockets and a thread behind when nobody listens: so ask first."""
+def _connect(bootstrap: str) -> str:
+    """The first address where somebody listens: kafka-python, sent to one where nobody does,
+    leaves sockets and a thread behind."""
     reasons = []
     for address in bootstrap.split(","):
         host, colon, port = address.strip().rpartition(":")
@@ -137,7 +138,7 @@ def _connect(bootstrap: str) -> None:
         except (OSError, OverflowError) as error:
             reasons.append(getattr(error, "strerror", None) or str(error))
         else:
-            return
+            return address.strip()
     raise ConnectorError(
         f"no broker answers at {bootstrap} ({reasons[0]}): start it, or correct the address"
     )

@@ -1,22 +1,6 @@
-"""What the tests of the pipelines share: one Spark for the whole run, and a broker of each test's own
-(the fixture `kumquat`, which comes with the broker)."""
+"""What the tests of the connector share: one Spark for the whole run (`spark`), and a broker of each
+test's own (`kumquat`, which comes with the broker)."""
 
-from __future__ import annotations
+from spark_connector.testing import spark, spark_sockets
 
-from typing import TYPE_CHECKING
-
-import pytest
-
-from spark_connector.testing import small_spark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = small_spark()
-    yield session
-    session.stop()
+__all__ = ["spark", "spark_sockets"]

@@ -1,0 +1,158 @@
+"""Subjects as tables and streams, on a real broker."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from pyspark.sql import functions as sql
+from pyspark.sql.types import LongType, StringType, StructType
+
+from spark_connector import ConnectorError, read_subject, stream_subject, write_subject
+from spark_connector.errors import clear_errors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from pyspark.sql import Column, SparkSession
+
+    from gateway.testing import TestBroker
+
+T0 = 1_900_000_000_000
+ORDER = StructType().add("id", LongType()).add("customer", StringType())
+
+
+def produce(kumquat: TestBroker, subject: str, values: list[bytes], **more: Any) -> None:
+    producer = KafkaProducer(bootstrap_servers=kumquat.bootstrap)
+    for number, value in enumerate(values):
+        producer.send(subject, value, timestamp_ms=T0 + number, **more)
+    producer.close()
+
+
+def consume(kumquat: TestBroker, subject: str) -> list[Any]:
+    consumer = KafkaConsumer(bootstrap_servers=kumquat.bootstrap, auto_offset_reset="earliest")
+    place = TopicPartition(subject, 0)
+    consumer.assign([place])
+    end = consumer.end_offsets([place])[place]
+    found: list[Any] = []
+    while consumer.position(place) < end:
+        found += consumer.poll(timeout_ms=1000).get(place, [])
+    consumer.close()
+    return found
+
+
+def test_one_partition_is_read_by_more_than_one_task(
+    spark: SparkSession, kumquat: TestBroker
+) -> None:
+    produce(kumquat, "orders", [b"%d" % n for n in range(100)])
+    whole = read_subject(spark, kumquat.bootstrap, "orders")
+    assert whole.rdd.getNumPartitions() == 2
+    assert sorted(int(row.value) for row in whole.select("value").collect()) == list(range(100))
+    assert read_subject(spark, kumquat.bootstrap, "orders", tasks=5).rdd.getNumPartitions() == 5
+
+
+def test_places_are_offsets_times_and_ends(spark: SparkSession, kumquat: TestBroker) -> None:
+    produce(kumquat, "orders", [b"%d" % n for n in range(10)])
+
+    def read(**places: Any) -> list[int]:
+        rows = read_subject(spark, kumquat.bootstrap, ["orders"], **places).collect()
+        return sorted(row.offset for row in rows)
+
+    assert read(starting={"orders": 3}, ending={"orders": 5}) == [3, 4]
+    at = datetime.fromtimestamp((T0 + 7) / 1000, UTC)
+    assert read(starting=at) == [7, 8, 9]
+    assert read(ending=at) == list(range(7))
+    assert read(starting=datetime(2035, 1, 1, tzinfo=UTC)) == []
+
+
+def test_json_key_and_headers_become_columns(spark: SparkSession, kumquat: TestBroker) -> None:
+    headers = [("message-id", b"old"), ("message-id", b"m1"), ("other", b"x")]
+    produce(kumquat, "orders", [b'{"id": 7, "customer": "ann"}'], key=b"k", headers=headers)
+    rows = read_subject(
+        spark,
+        kumquat.bootstrap,
+        "orders",
+        json=ORDER,
+        text_key=True,
+        headers_as_columns=["message-id", "absent"],
+    )
+    row = rows.select("key", "value.*", "message-id", "absent").collect()[0]
+    assert tuple(row) == ("k", 7, "ann", "m1", None)
+
+
+def test_value_that_does_not_fit_the_schema_is_loud(
+    spark: SparkSession, kumquat: TestBroker
+) -> None:
+    produce(kumquat, "orders", [b'{"id": 7}', b'{"id": "seven"}'])
+    orders = read_subject(spark, kumquat.bootstrap, "orders", json=ORDER)
+    with pytest.raises(ConnectorError, match="does not fit the JSON schema"), clear_errors():
+        orders.select("value.id").collect()
+
+
+def test_rows_are_written_with_key_and_those_headers_that_are_not_null(
+    spark: SparkSession, kumquat: TestBroker
+) -> None:
+    rows = spark.range(2).select(
+        "id",
+        sql.struct("id", sql.lit("ann").alias("customer")).alias("order"),
+        sql.when(sql.col("id") == 1, sql.lit(5)).alias("some"),
+    )
+    headers: dict[str, str | Column] = {"number": "id", "some": "some", "same": sql.lit("s")}
+    write_subject(rows, kumquat.bootstrap, "out", key="id", value="order", headers=headers)
+    found = sorted(consume(kumquat, "out"), key=lambda record: record.key)
+    assert [(each.key, each.value) for each in found] == [
+        (b"0", b'{"id":0,"customer":"ann"}'),
+        (b"1", b'{"id":1,"customer":"ann"}'),
+    ]
+    assert found[0].headers == [("number", b"0"), ("same", b"s")]
+    assert found[1].headers == [("number", b"1"), ("some", b"5"), ("same", b"s")]
+
+
+def test_stream_is_copied_once_over_two_runs(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    for half in (0, 1):
+        produce(kumquat, "from", [b"%d" % (half * 50 + n) for n in range(50)])
+        stream = stream_subject(spark, kumquat.bootstrap, "from", max_per_trigger=20)
+        query = write_subject(
+            stream,
+            kumquat.bootstrap,
+            "to",
+            trigger={"availableNow": True},
+            checkpointLocation=str(tmp_path),
+        )
+        assert query is not None
+        assert query.awaitTermination(120)
+    assert sorted(int(each.value) for each in consume(kumquat, "to")) == list(range(100))
+
+
+def test_bad_wishes_are_one_line(spark: SparkSession, kumquat: TestBroker) -> None:
+    produce(kumquat, "orders", [b"1"])
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"subjects": "ordres"}, "no subject ordres on"),
+        ({"subjects": []}, "give subjects by name"),
+        ({"subjects": "a,b"}, "give subjects by name"),
+        ({"subjects": "orders", "starting": "begin"}, "starting='begin' is no place"),
+        ({"subjects": "orders", "ending": datetime(2026, 1, 1)}, "no time zone"),
+        ({"subjects": "orders", "tasks": 0}, "tasks is at least 1"),
+        ({"subjects": "orders", "headers_as_columns": ["offset"]}, "would hide a column"),
+    ]
+    for wish, line in wrong:
+        with pytest.raises(ConnectorError, match=line) as caught:
+            read_subject(spark, kumquat.bootstrap, **wish)
+        assert "\n" not in str(caught.value)
+
+
+def test_writing_a_column_that_is_not_there_writes_nothing(
+    spark: SparkSession, kumquat: TestBroker
+) -> None:
+    produce(kumquat, "out", [b"before"])
+    with pytest.raises(ConnectorError, match="no column value to write; there are id"):
+        write_subject(spark.range(3), kumquat.bootstrap, "out")
+    stream = stream_subject(spark, kumquat.bootstrap, "out")
+    with pytest.raises(ConnectorError, match="checkpointLocation"):
+        write_subject(stream, kumquat.bootstrap, "copy")
+    assert len(consume(kumquat, "out")) == 1
