@@ -17,8 +17,8 @@ stands in memory unpacked.
 
 A source is the message log (LOG; the record lies at its sid) or the number of a schedule file. A
 cancelled entry stays where it is and is passed over when its time comes; only entries with a delay id
-are in a set as well, so that cancelling by id does not search. An entry is named by (due, sid), not by
-sid alone: one that is moved keeps its sid.
+are in a set as well, so that cancelling by id does not search. A sid is in the wheel once, and when it
+has left it never comes back: a message that is moved gets another one.
 
 There is no clock here and no disk. Whether a subject still lives is the caller's business.
 """
@@ -117,8 +117,8 @@ class Wheel:
         self._runs: list[_Run] = []
         self._at_hand: dict[int, Slot] = {}
         self._named: set[int] = set()
-        self._cancelled: dict[tuple[int, int], int] = {}
-        """(due, sid) of entries to be passed over, and how many of that name."""
+        self._cancelled: set[int] = set()
+        """Sids of entries to be passed over."""
 
     # --- filling -------------------------------------------------------------------------------
 
@@ -249,16 +249,11 @@ class Wheel:
         for run in self._runs:
             (run.low,) = _DUE.unpack_from(run.data, run.at * ENTRY_SIZE)
         slots.sort()
-        return [slot for slot in slots if not self._passed_over(slot)] if self._cancelled else slots
-
-    def _passed_over(self, slot: Slot) -> bool:
-        name = (slot.due, slot.sid)
-        times = self._cancelled.get(name, 0)
-        if times > 1:
-            self._cancelled[name] = times - 1
-        elif times:
-            del self._cancelled[name]
-        return times > 0
+        if self._cancelled:
+            passed_over = self._cancelled.intersection(slot.sid for slot in slots)
+            self._cancelled -= passed_over
+            slots = [slot for slot in slots if slot.sid not in passed_over]
+        return slots
 
     def next_due(self) -> int | None:
         """The smallest due time of what was not given. A cancelled entry may still count."""
@@ -288,15 +283,12 @@ class Wheel:
         return sid in self._named
 
     def cancel(self, sid: int, due: int) -> bool:
-        """The entry, added under just this due time, will not be given; nor, if it is at hand, will it be
-        delivered. False: it is not here."""
-        slot = self._at_hand.get(sid)
-        if slot is not None:
-            if slot.due != due:
-                return False
+        """The entry will not be given; nor, if it is at hand, will it be delivered. False: it is not here.
+        `due` is what it was added under: one without a delay id is searched for."""
+        if sid in self._at_hand:
             del self._at_hand[sid]
-        elif sid in self._named or self._finds(due, sid):
-            self._cancelled[due, sid] = self._cancelled.get((due, sid), 0) + 1
+        elif sid in self._named or (sid not in self._cancelled and self._finds(due, sid)):
+            self._cancelled.add(sid)
         else:
             return False
         self._named.discard(sid)
@@ -309,8 +301,7 @@ class Wheel:
         notch = self._notches.get(due // NOTCH_MS)
         if notch is not None:
             places += map(bytes, (notch.log, *(notch.tables or {}).values()))
-        found = sum(_occurrences(name, data) for data in places)
-        return found > self._cancelled.get((due, sid), 0)
+        return any(_begins_with(name, data) for data in places)
 
     # --- what it leans on -----------------------------------------------------------------------
 
@@ -339,10 +330,9 @@ def _words(typecode: str, table: bytes) -> array[int]:
     return words
 
 
-def _occurrences(name: bytes, data: bytes) -> int:
-    """How many entries begin with `name`."""
-    found, at = 0, data.find(name)
-    while at >= 0:
-        found += at % ENTRY_SIZE == 0
+def _begins_with(name: bytes, data: bytes) -> bool:
+    """Whether an entry begins with `name`."""
+    at = data.find(name)
+    while at >= 0 and at % ENTRY_SIZE:
         at = data.find(name, at + 1)
-    return found
+    return at >= 0
