@@ -1,0 +1,326 @@
+"""A schedule file, open to be read: rows by hour, entries by due time, counts, records, names.
+
+The format is in schedule_format.py, the writer in schedule_writer.py. Opening checks the footer, the
+fences, the rows and the ledger, all that is needed to know what is in it; the rest is checked when it is
+read. What does not match its checksum is never given: ScheduleDamaged says what and where.
+
+All calls may wait for the disk and may be made by several threads at a time. `close` may come in between:
+who is late gets ScheduleClosed.
+
+Left out: what is delivered, and what newer files' tombstones say. Who asks puts the files together.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from crc32c import crc32c
+
+from core.logs.files import Files
+from core.logs.parked import parked_damage
+from core.wheel.blocks import Section, Source, fence_count
+from core.wheel.schedule_format import (
+    DUE,
+    ENTRY,
+    ENTRY_SIZE,
+    FENCE,
+    FOOTER,
+    HOUR_MS,
+    LEDGER,
+    LENGTH,
+    MESSAGE,
+    NAME,
+    NAME_KEY,
+    ROW,
+    ROW_KEY,
+    TOMBSTONE,
+    Name,
+    Row,
+    ScheduleDamaged,
+    file_name,
+    hour_of,
+    name_hash,
+    number_of,
+    parse_footer,
+)
+
+_SECTIONS = (
+    ("tables", ENTRY_SIZE),
+    ("rows", ROW.size),
+    ("ledger", LEDGER.size),
+    ("names", NAME.size),
+    ("ids", 1),
+)
+_HOURS_END = 1 << 32
+_GAP = 32 << 10
+"""Bytes between two records that are rather read than a second read begun."""
+_STRIDE = 1 << 20
+"""The most that one read of several records takes."""
+
+
+class ScheduleFile:
+    """One file. `crc` stands for all of its content but the records, which carry their own."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self.path = path
+        self._source = Source(files, path)
+        try:
+            self._open()
+        except OSError as error:
+            self.close()
+            if error.errno != errno.EIO:
+                raise
+            raise ScheduleDamaged(path, "opening", "to read it", error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        source = self._source
+        self.size = source.size
+        at = max(0, self.size - FOOTER.size)
+        footer, self.crc = parse_footer(self.path, source.read(at, self.size - at))
+        self.footer = footer
+        self.stretch = (footer.begin, footer.end)
+        self.number = number_of(self.path.name)
+        if self.path.name != file_name(self.stretch, self.number):
+            raise ScheduleDamaged(self.path, "stretch", self.path.name, self.stretch)
+        self.entry_count = footer.parked
+        rows = footer.parked_rows + footer.tombstone_rows
+        counts = (footer.parked + footer.tombstones, rows, rows, footer.names, footer.ids)
+        self._tables, self._rows, self._ledger, self._names, self._ids = self._sections(counts)
+        self._rows.check()
+        self._ledger.check()
+
+    def _sections(self, counts: Sequence[int]) -> list[Section]:
+        sizes = [
+            FENCE.size * fence_count(n, s) for n, (_, s) in zip(counts, _SECTIONS, strict=True)
+        ]
+        begin = self.footer.records + sum(
+            n * s for n, (_, s) in zip(counts, _SECTIONS, strict=True)
+        )
+        expected = begin + sum(sizes) + FOOTER.size
+        if self.size != expected:
+            raise ScheduleDamaged(self.path, "size", expected, self.size)
+        fences = self._source.read(begin, sum(sizes))
+        if crc32c(fences) != self.footer.fences_crc:
+            expected_crc, found = f"CRC {self.footer.fences_crc:#010x}", f"{crc32c(fences):#010x}"
+            raise ScheduleDamaged(self.path, f"fences at byte {begin}", expected_crc, found)
+        sections, offset, at = [], self.footer.records, 0
+        for (name, size), count, held in zip(_SECTIONS, counts, sizes, strict=True):
+            section = Section(self._source, name, offset, count, size, fences[at : at + held])
+            sections.append(section)
+            offset, at = section.end, at + held
+        return sections
+
+    def close(self) -> None:
+        self._source.close()
+
+    # Rows
+
+    def hours(self) -> tuple[int, int]:
+        """The first and the last hour that anything here is about; (0, 0) when there is nothing. When the
+        last one is over and all of it delivered, the file may go."""
+        return self.footer.first_hour, self.footer.last_hour
+
+    def rows_of(self, hour: int) -> list[Row]:
+        """Both kinds, MESSAGE first, each by subject."""
+        return [row for kind in (MESSAGE, TOMBSTONE) for row in self.rows(kind, hour, hour + 1)]
+
+    def rows(self, kind: int, hour_from: int = 0, hour_to: int = _HOURS_END) -> Iterator[Row]:
+        """By hour, then by subject."""
+        low, high = self._row_at(kind, hour_from), self._row_at(kind, hour_to)
+        base = self._entry_base(kind)
+        for data in self._rows.chunks(low, high):
+            for hour, subject_id, first, entries, named in ROW.iter_unpack(data):
+                yield Row(hour, subject_id, kind, base + first, entries, named)
+
+    def rows_of_subject(
+        self, subject_id: int, kind: int = MESSAGE, hour_from: int = 0, hour_to: int = _HOURS_END
+    ) -> Iterator[Row]:
+        """By hour; hours without a row cost nothing."""
+        low, high = (self._ledger_at(kind, subject_id, hour) for hour in (hour_from, hour_to))
+        for data in self._ledger.chunks(low, high):
+            for _, hour, _ in LEDGER.iter_unpack(data):
+                row = self.row(hour, subject_id, kind)
+                if row is not None:
+                    yield row
+
+    def row(self, hour: int, subject_id: int, kind: int = MESSAGE) -> Row | None:
+        at = self._row_at(kind, hour, subject_id)
+        if at == self._row_range(kind)[1]:
+            return None
+        found, subject, first, entries, named = ROW.unpack(self._rows.item(at))
+        if (found, subject) != (hour, subject_id):
+            return None
+        return Row(hour, subject_id, kind, self._entry_base(kind) + first, entries, named)
+
+    def ledger(self, kind: int) -> Iterator[tuple[int, int, int]]:
+        """(subject, hour, entries) of every row, by subject and hour."""
+        last: tuple[int, int, int] | None = None
+        low, high = self._row_range(kind)
+        for data in self._ledger.chunks(low, high):
+            for subject_id, hour, before in LEDGER.iter_unpack(data):
+                if last is not None:
+                    yield last[0], last[1], before - last[2]
+                last = subject_id, hour, before
+        if last is not None:
+            yield last[0], last[1], self._entry_count(kind) - last[2]
+
+    # Entries
+
+    def entries(self, row: Row, due_from: int, due_to: int) -> bytes:
+        """The part of the row's table with a due time in [due_from, due_to): ENTRY after ENTRY."""
+        low, high = self._bisect(row, due_from), self._bisect(row, due_to)
+        return self._tables.items(low, high - low) if low < high else b""
+
+    def table(self, first: int, count: int) -> bytes:
+        """Entries by their number, as Row.first has it."""
+        return self._tables.items(first, count)
+
+    def count(self, subject_id: int | None, due_from: int, due_to: int, kind: int = MESSAGE) -> int:
+        """How many entries are due in [due_from, due_to): from the ledger, and a search at either end."""
+        if due_from >= due_to:
+            return 0
+        return self._below(kind, subject_id, due_to) - self._below(kind, subject_id, due_from)
+
+    def bytes_before(self, hour: int) -> int:
+        """How many bytes of records and tables are about hours before this one."""
+        at = self._row_at(MESSAGE, hour)
+        if at == self.footer.parked_rows:
+            entries, records = self.footer.parked, self.footer.records
+        else:
+            _, _, entries, _, _ = ROW.unpack(self._rows.item(at))
+            _, _, records, _, _ = ENTRY.unpack(self._tables.item(entries))
+        return records + entries * ENTRY_SIZE
+
+    # Records
+
+    def read(self, offset: int, length: int) -> bytes:
+        """A parked record. The flag NAMED may be left on the length."""
+        [found] = self.read_many([(offset, length)])
+        if isinstance(found, ScheduleDamaged):
+            raise found
+        return found
+
+    def read_many(self, places: Sequence[tuple[int, int]]) -> list[bytes | ScheduleDamaged]:
+        """A record for each (offset, length), in this order; neighbours are read together. One that is
+        damaged does not keep the others from being read."""
+        found: list[bytes | ScheduleDamaged] = [b""] * len(places)
+        order = sorted(range(len(places)), key=places.__getitem__)
+        for run in self._runs(places, order):
+            begin = places[run[0]][0]
+            end = max(places[i][0] + (places[i][1] & LENGTH) for i in run)
+            data = self.read_raw(begin, end - begin)
+            for i in run:
+                offset, length = places[i]
+                record = data[offset - begin : offset - begin + (length & LENGTH)]
+                damage = parked_damage(record)
+                found[i] = record
+                if damage is not None:
+                    place = f"record at byte {offset}"
+                    found[i] = ScheduleDamaged(self.path, place, "a whole record", damage)
+        return found
+
+    def read_raw(self, offset: int, size: int) -> bytes:
+        """Bytes of records, unchecked: to be copied with the CRCs in them."""
+        if offset + size > self.footer.records:
+            place = f"records, {size} bytes at {offset}"
+            raise ScheduleDamaged(self.path, place, f"an end at {self.footer.records}", "more")
+        return self._source.read(offset, size)
+
+    @staticmethod
+    def _runs(places: Sequence[tuple[int, int]], order: list[int]) -> Iterator[list[int]]:
+        run: list[int] = []
+        begin = end = 0
+        for i in order:
+            offset, length = places[i]
+            if run and (offset > end + _GAP or offset - begin > _STRIDE):
+                yield run
+                run = []
+            if not run:
+                begin = end = offset
+            run.append(i)
+            end = max(end, offset + (length & LENGTH))
+        if run:
+            yield run
+
+    # Names
+
+    def find(self, subject_id: int, delay_id: bytes) -> Name | None:
+        """The newest word of this file about a delay id."""
+        key = NAME_KEY.pack(subject_id, name_hash(delay_id))
+        at = self._names.bisect(key, 0, self.footer.names)
+        while at < self.footer.names:
+            item = self._names.item(at)
+            if not item.startswith(key):
+                break
+            name, _ = self._name(item)
+            if name.delay_id == delay_id:
+                return name
+            at += 1
+        return None
+
+    def names(self) -> Iterator[tuple[Name, int]]:
+        """All names by subject and hash, each with the hour up to which it is kept."""
+        for data in self._names.chunks(0, self.footer.names):
+            for at in range(0, len(data), NAME.size):
+                yield self._name(data[at : at + NAME.size])
+
+    def _name(self, item: bytes) -> tuple[Name, int]:
+        subject_id, _, sid, due, keep, status, length, begin = NAME.unpack(item)
+        return Name(subject_id, self._ids.items(begin, length), sid, due, status), keep
+
+    # Where things are
+
+    def _row_range(self, kind: int) -> tuple[int, int]:
+        if kind == MESSAGE:
+            return 0, self.footer.parked_rows
+        return self.footer.parked_rows, self._rows.count
+
+    def _entry_base(self, kind: int) -> int:
+        return 0 if kind == MESSAGE else self.footer.parked
+
+    def _entry_count(self, kind: int) -> int:
+        return self.footer.parked if kind == MESSAGE else self.footer.tombstones
+
+    def _row_at(self, kind: int, hour: int, subject_id: int = 0) -> int:
+        low, high = self._row_range(kind)
+        if hour >= _HOURS_END:
+            return high
+        return self._rows.bisect(ROW_KEY.pack(max(0, hour), subject_id), low, high)
+
+    def _ledger_at(self, kind: int, subject_id: int, hour: int) -> int:
+        low, high = self._row_range(kind)
+        if hour >= _HOURS_END:
+            return self._ledger.bisect(
+                ROW_KEY.pack(subject_id, _HOURS_END - 1) + b"\xff", low, high
+            )
+        return self._ledger.bisect(ROW_KEY.pack(subject_id, max(0, hour)), low, high)
+
+    def _bisect(self, row: Row, due: int) -> int:
+        end = row.first + row.entries
+        if due <= row.hour * HOUR_MS:
+            return row.first
+        if due >= (row.hour + 1) * HOUR_MS:
+            return end
+        return self._tables.bisect(DUE.pack(due), row.first, end)
+
+    def _below(self, kind: int, subject_id: int | None, due: int) -> int:
+        """Entries with an earlier due time, and in the ledger all of lower subjects."""
+        hour = min(max(0, hour_of(due)), _HOURS_END)
+        if subject_id is None:
+            at = self._row_at(kind, hour)
+            before = ROW.unpack(self._rows.item(at))[2] if at < self._row_range(kind)[1] else None
+            edge = self.rows(kind, hour, hour + 1) if due % HOUR_MS else iter(())
+        else:
+            at = self._ledger_at(kind, subject_id, hour)
+            inside = at < self._row_range(kind)[1]
+            before = LEDGER.unpack(self._ledger.item(at))[2] if inside else None
+            row = self.row(hour, subject_id, kind) if due % HOUR_MS else None
+            edge = iter(() if row is None else (row,))
+        if before is None:
+            before = self._entry_count(kind)
+        return int(before) + sum(self._bisect(row, due) - row.first for row in edge)

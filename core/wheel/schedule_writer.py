@@ -1,0 +1,93 @@
+"""Writes the schedule file of a stretch of the log: a *fill*.
+
+It costs one sync. When `write_schedule_file` returns, no power cut takes the file back. When it raises (a
+full disk, say) it leaves nothing behind, and may be tried again.
+
+What goes in is in memory as a whole: the caller makes its stretches short enough.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from core.logs.files import Files
+from core.logs.parked import RECORD_HEAD_SIZE
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_format import (
+    HOUR_MS,
+    MESSAGE,
+    NAMED,
+    TOMBSTONE,
+    Name,
+    Parked,
+    Tombstone,
+    hour_of,
+    name_hash,
+)
+from core.wheel.schedule_output import Output
+
+_AT_ONCE = 4096
+_ID_LENGTH = RECORD_HEAD_SIZE - 2
+
+
+def write_schedule_file(
+    files: Files,
+    directory: Path,
+    stretch: tuple[int, int],
+    parked: Iterable[Parked],
+    tombstones: Iterable[Tombstone],
+    names: Iterable[Name],
+) -> ScheduleFile:
+    """The file of a stretch, durable and open. Messages come in any order. Names come in the order in which
+    they came to be: of several with one id the last one counts.
+
+    A message that was parked and cancelled within the stretch is left out by the caller; tombstones are
+    about older files only."""
+    with Output(files, directory, stretch, held=sys.maxsize) as out:
+        by_row: defaultdict[int, list[Parked]] = defaultdict(list)
+        for one in parked:
+            by_row[one[0] // HOUR_MS << 32 | one[2]].append(one)
+        for key in sorted(by_row):
+            _add_row(out, key >> 32, key & 0xFFFFFFFF, by_row.pop(key))
+        dead: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+        for due, sid, subject_id in tombstones:
+            dead[due // HOUR_MS << 32 | subject_id].add((due, sid))
+        for key in sorted(dead):
+            out.add_tombstones(key & 0xFFFFFFFF, sorted(dead[key]))
+            out.end_row(TOMBSTONE, key >> 32, key & 0xFFFFFFFF)
+        for kind in (MESSAGE, TOMBSTONE):
+            for subject_id, hour, entries in sorted(out.rows_of(kind)):
+                out.add_to_ledger(kind, subject_id, hour, entries)
+        for name, keep in newest_names(names):
+            out.add_name(name, keep)
+        return out.finish()
+
+
+def _add_row(out: Output, hour: int, subject_id: int, row: list[Parked]) -> None:
+    row.sort()
+    for at in range(0, len(row), _AT_ONCE):
+        dues, sids, _, records = zip(*row[at : at + _AT_ONCE], strict=True)
+        out.add_entries(
+            subject_id,
+            dues,
+            sids,
+            [len(r) | NAMED if r[_ID_LENGTH] or r[_ID_LENGTH + 1] else len(r) for r in records],
+            records,
+        )
+    out.end_row(MESSAGE, hour, subject_id)
+
+
+def newest_names(names: Iterable[Name]) -> list[tuple[Name, int]]:
+    """Sorted as in the file; each with the hour up to which it is kept: the last one that any name with
+    this id asks for."""
+    newest: dict[tuple[int, bytes], tuple[Name, int]] = {}
+    for name in names:
+        key = name.subject_id, name.delay_id
+        keep = hour_of(name.due)
+        if key in newest:
+            keep = max(keep, newest[key][1])
+        newest[key] = name, keep
+    return sorted(newest.values(), key=lambda one: (one[0][0], name_hash(one[0][1]), one[0][1]))
