@@ -191,11 +191,13 @@ class Wheel:
 
         `prepare` does it all at once: who must not hold up others comes here first, step by step."""
         if not self._unsorted and self._order and self._order[0] * NOTCH_MS < until:
-            notch = self._notches.pop(heappop(self._order))
+            number = heappop(self._order)
+            notch = self._notches[number]
             if notch.log:
                 self._unsorted.append(_Run(LOG, bytes(notch.log), notch.low, notch.floor))
-            for number, table in (notch.tables or {}).items():
-                self._unsorted.append(_Run(number, bytes(table), notch.low, sys.maxsize))
+            for source, table in (notch.tables or {}).items():
+                self._unsorted.append(_Run(source, bytes(table), notch.low, sys.maxsize))
+            del self._notches[number]
         if not self._unsorted:
             return False
         heap = self._unsorted[-1]
@@ -226,6 +228,9 @@ class Wheel:
                 break
             slots = self._merge(ends, most)
         self._at_hand.update((slot.sid, slot) for slot in slots)
+        self._runs = [run for run in self._runs if run.at < run.count]
+        for run in self._runs:
+            (run.low,) = _DUE.unpack_from(run.data, run.at * ENTRY_SIZE)
         return slots
 
     def _merge(self, ends: list[tuple[_Run, int]], most: int) -> list[Slot]:
@@ -245,9 +250,6 @@ class Wheel:
         slots: list[Slot] = []
         for run, end in ends:
             slots += run.take(end)
-        self._runs = [run for run in self._runs if run.at < run.count]
-        for run in self._runs:
-            (run.low,) = _DUE.unpack_from(run.data, run.at * ENTRY_SIZE)
         slots.sort()
         if self._cancelled:
             passed_over = self._cancelled.intersection(slot.sid for slot in slots)
@@ -306,10 +308,13 @@ class Wheel:
     # --- what it leans on -----------------------------------------------------------------------
 
     def log_floor(self) -> int | None:
-        """No entry's record lies in the log below; None when none lies there at all."""
-        floors = [notch.floor for notch in self._notches.values()]
+        """No entry's record lies in the log below; None when none lies there at all.
+
+        Another thread may ask: places are looked through in the order in which entries move on, and an
+        entry is in the next one before it leaves the last."""
+        floors = [notch.floor for notch in list(self._notches.values())]
         floors += [run.floor for run in self._unsorted + self._runs if run.source == LOG]
-        floors += [slot.sid for slot in self._at_hand.values() if slot.source == LOG]
+        floors += [slot.sid for slot in list(self._at_hand.values()) if slot.source == LOG]
         floor = min(floors, default=sys.maxsize)
         return None if floor == sys.maxsize else floor
 
