@@ -157,15 +157,15 @@ class Output:
         self._named += sum(length >> 31 for length in lengths)
         self._write(*records)
 
-    def copy_entries(self, table: bytes, records: bytes, named: int) -> None:
+    def copy_entries(self, table: bytes, records: bytes) -> None:
         """More of the row at hand, as it lies in another file: the records of a table, all of them."""
         numbers = array("Q", table)
         _swap(numbers)
         shift = self._records - numbers[2]
+        self._named += sum(flags >> 63 for flags in numbers[3::4])
         numbers[2::4] = array("Q", [offset + shift for offset in numbers[2::4]])
         _swap(numbers)
         self._tables[MESSAGE].add(numbers.tobytes())
-        self._named += named
         self._records += len(records)
         self._write(records)
 
@@ -227,12 +227,13 @@ class Output:
         self._fd = None
         try:
             self._files.rename(self._temporary, self._path)
+            self._files.fsync_dir(self._path.parent)
+            return ScheduleFile(self._files, self._path)
         except OSError:
-            with suppress(OSError):
-                self._files.unlink(self._temporary)
+            for path in (self._temporary, self._path):
+                with suppress(OSError):
+                    self._files.unlink(path)
             raise
-        self._files.fsync_dir(self._path.parent)
-        return ScheduleFile(self._files, self._path)
 
     def _section(self, spools: Iterable[Spool], item_size: int) -> bytes:
         section = SectionWriter(self._write, item_size)

@@ -1,0 +1,222 @@
+"""The manifest of the schedule: which files count, and how far the log has been brought into them.
+
+    manifest: magic "KQM1" 4, version 2, filled 8, delivered until 8, number of files 4, of subjects with
+              pending messages 4, of remembered cancels 4;
+              a file: from 8, to 8, number of its name 4, entries 8, size 8, CRC of its footer 4;
+              pending: subject id 4, messages 8;
+              remembered: subject id 4, until 8, length of the id 2, the id;
+              CRC-32C of all before 4
+
+- `filled`: all that frames of the log below it park, cancel and deliver is in the files.
+- `delivered_until`: every entry of the files that is due by then is delivered or cancelled.
+- `remembered`: cancels that came before the message with their id, and until when they hold.
+
+It is replaced as a whole, atomically, so it is always of one moment. The order of a change is: write the
+new file, save the manifest, unlink the files that it no longer names. So a file that no manifest names is
+a leftover, and `open_files` removes it. A manifest is saved before the first file is: a folder with
+schedule files and without a manifest has lost it.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from core.errors import StartError
+from core.logs.files import Files, write_file_atomically
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_format import (
+    SUFFIX,
+    TEMPORARY,
+    ScheduleDamaged,
+    ScheduleLost,
+    file_name,
+)
+
+log = logging.getLogger("kumquat.schedule")
+
+VERSION = 1
+MAGIC = b"KQM1"
+MANIFEST = "manifest"
+
+_HEAD = struct.Struct(">4sHqqIII")
+assert _HEAD.size == 34
+_FILE = struct.Struct(">qqIQQI")
+assert _FILE.size == 40
+_PENDING = struct.Struct(">Iq")
+_REMEMBERED = struct.Struct(">IqH")
+
+
+class Listed(NamedTuple):
+    """A schedule file as the manifest knows it."""
+
+    stretch: tuple[int, int]
+    number: int
+    entries: int
+    """Messages in it; tombstones are not counted."""
+    size: int
+    crc: int
+
+    @property
+    def name(self) -> str:
+        return file_name(self.stretch, self.number)
+
+    @classmethod
+    def of(cls, file: ScheduleFile) -> Listed:
+        return cls(file.stretch, file.number, file.entry_count, file.size, file.crc)
+
+
+class Remembered(NamedTuple):
+    subject_id: int
+    delay_id: bytes
+    until: int
+
+
+class Lost(NamedTuple):
+    """A listed file that is missing or damaged. What its stretch of the log holds can be filled anew."""
+
+    listed: Listed
+    reason: str
+
+
+@dataclass
+class Manifest:
+    filled: int = 0
+    delivered_until: int = 0
+    files: list[Listed] = field(default_factory=list)
+    """By stretch; they do not overlap."""
+    pending: dict[int, int] = field(default_factory=dict)
+    """Messages to be delivered, by subject id."""
+    remembered: list[Remembered] = field(default_factory=list)
+
+
+def load(files: Files, directory: Path) -> Manifest:
+    """What the folder's manifest says. A folder that is missing or empty gets both, durably. ScheduleLost
+    when the manifest is missing though there are schedule files, or when it is damaged; StartError when
+    a newer broker wrote it."""
+    path = directory / MANIFEST
+    if files.exists(directory) and files.exists(path):
+        return parse(path, _content(files, path))
+    files.mkdir(directory)
+    files.fsync_dir(directory.parent)
+    orphans = [name for name in files.listdir(directory) if name.endswith(SUFFIX)]
+    if orphans:
+        raise ScheduleLost(
+            f"{path} is missing, but there are {len(orphans)} schedule files. {_WHAT_TO_DO}"
+        )
+    manifest = Manifest()
+    save(files, directory, manifest)
+    return manifest
+
+
+_WHAT_TO_DO = (
+    "It says which messages for later are still to be delivered. Bring it back from a backup; or move "
+    "the folder away: then what the log still holds is scheduled from it, and all that is older is lost"
+)
+
+
+def save(files: Files, directory: Path, manifest: Manifest) -> None:
+    """Durable when it returns."""
+    write_file_atomically(files, directory / MANIFEST, pack(manifest))
+
+
+def open_files(
+    files: Files, directory: Path, manifest: Manifest
+) -> tuple[list[ScheduleFile], list[Lost]]:
+    """The listed files, open, in order; and those that are missing or not the ones that were listed.
+    Leftovers are removed. Other errors of the disk are raised."""
+    _remove_leftovers(files, directory, manifest)
+    found: list[ScheduleFile] = []
+    lost: list[Lost] = []
+    try:
+        for listed in manifest.files:
+            file = _open(files, directory, listed)
+            if isinstance(file, Lost):
+                log.error("schedule file lost: %s", file.reason)
+                lost.append(file)
+            else:
+                found.append(file)
+    except BaseException:
+        for file in found:
+            file.close()
+        raise
+    return found, lost
+
+
+def _open(files: Files, directory: Path, listed: Listed) -> ScheduleFile | Lost:
+    path = directory / listed.name
+    try:
+        file = ScheduleFile(files, path)
+    except FileNotFoundError:
+        return Lost(listed, f"{path} is missing; it held {listed.entries} messages")
+    except ScheduleDamaged as damage:
+        return Lost(listed, f"{damage}; it held {listed.entries} messages")
+    if Listed.of(file) == listed:
+        return file
+    file.close()
+    return Lost(listed, f"{path}: expected {listed}, found {Listed.of(file)}")
+
+
+def _remove_leftovers(files: Files, directory: Path, manifest: Manifest) -> None:
+    known = {listed.name for listed in manifest.files}
+    for name in files.listdir(directory):
+        if name.endswith((SUFFIX, TEMPORARY)) and name not in known:
+            with suppress(FileNotFoundError):
+                files.unlink(directory / name)
+
+
+def _content(files: Files, path: Path) -> bytes:
+    fd = files.open(path, readonly=True)
+    try:
+        return files.pread(fd, files.size(fd), 0)
+    finally:
+        files.close(fd)
+
+
+def pack(manifest: Manifest) -> bytes:
+    counts = len(manifest.files), len(manifest.pending), len(manifest.remembered)
+    parts = [_HEAD.pack(MAGIC, VERSION, manifest.filled, manifest.delivered_until, *counts)]
+    parts += [_FILE.pack(*stretch, *rest) for stretch, *rest in manifest.files]
+    parts += [_PENDING.pack(*one) for one in manifest.pending.items()]
+    for subject_id, delay_id, until in manifest.remembered:
+        parts += (_REMEMBERED.pack(subject_id, until, len(delay_id)), delay_id)
+    data = b"".join(parts)
+    return data + crc32c(data).to_bytes(4, "big")
+
+
+def parse(path: Path, data: bytes) -> Manifest:
+    if len(data) < _HEAD.size + 4:
+        raise ScheduleLost(f"{path} is damaged: {len(data)} bytes. {_WHAT_TO_DO}")
+    crc, found = int.from_bytes(data[-4:], "big"), crc32c(data[:-4])
+    if data[:4] != MAGIC or crc != found:
+        raise ScheduleLost(
+            f"{path} is damaged: expected magic {MAGIC.hex()} and CRC {crc:#010x}, "
+            f"found {data[:4].hex()} and {found:#010x}. {_WHAT_TO_DO}"
+        )
+    _, version, filled, delivered_until, file_count, pending, remembered = _HEAD.unpack_from(data)
+    if version > VERSION:
+        raise StartError(
+            f"{path}: format version {version}, this broker knows {VERSION}: "
+            "start the newer broker that wrote it"
+        )
+    manifest = Manifest(filled, delivered_until)
+    at = _HEAD.size
+    for _ in range(file_count):
+        begin, end, *rest = _FILE.unpack_from(data, at)
+        manifest.files.append(Listed((begin, end), *rest))
+        at += _FILE.size
+    end = at + pending * _PENDING.size
+    manifest.pending = dict(_PENDING.iter_unpack(data[at:end]))
+    at = end
+    for _ in range(remembered):
+        subject_id, until, length = _REMEMBERED.unpack_from(data, at)
+        at += _REMEMBERED.size
+        manifest.remembered.append(Remembered(subject_id, data[at : at + length], until))
+        at += length
+    return manifest

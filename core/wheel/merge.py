@@ -1,0 +1,255 @@
+"""Merges neighbouring schedule files into one, so that there are few of them.
+
+Nothing is delivered or cancelled here: the new file says the same as the old ones did together, without
+what nobody needs any more:
+- rows of hours that have passed, and of subjects that are gone;
+- messages that a newer one of the files has a tombstone for, and that tombstone. A tombstone is kept as
+  long as its message may be in a file older than all of these: the message's schedule id tells;
+- names that have passed, and older words about one that a newer file speaks of.
+
+The files are read side by side, a few thousand entries at a time, and records are copied with their CRCs as
+they are. So memory stays the same whatever the size; only rows that lost entries to tombstones are noted,
+until the ledger is written. Damage of a table, a row or a name raises ScheduleDamaged, and nothing is left
+of the new file. A damaged record is carried along, to be told when it is read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from heapq import merge as merge_sorted
+from itertools import groupby, pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from core.logs.files import Files
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_format import (
+    ENTRY,
+    ENTRY_SIZE,
+    LENGTH,
+    MESSAGE,
+    TOMBSTONE,
+    Name,
+    Row,
+    name_hash,
+)
+from core.wheel.schedule_output import Output
+
+AT_ONCE = 8
+_ENTRIES = 2048
+_BYTES = 1 << 20
+
+Element = tuple[int, int, int, int, bytes]
+"""An entry on its way: due, schedule id, its rank among those with the same two (older files first, and of
+one file the tombstone first, since it is about older files), length with NAMED, record."""
+Kept = Callable[[int, int], bool]
+"""Whether a subject's row of an hour is to be kept."""
+
+
+def merge(
+    files: Files,
+    inputs: Sequence[ScheduleFile],
+    directory: Path,
+    drop_hours_before: int,
+    live: Callable[[int], bool],
+) -> ScheduleFile | None:
+    """The file that stands for all inputs, durable and open; None when nothing of them is needed any more.
+    The inputs are neighbours, oldest first. `live`: whether there is a subject with this id."""
+    assert all(a.stretch[1] <= b.stretch[0] for a, b in pairwise(inputs))
+    is_live = cache(live)
+
+    def kept(subject_id: int, hour: int) -> bool:
+        return hour >= drop_hours_before and is_live(subject_id)
+
+    with Output(files, directory, (inputs[0].stretch[0], inputs[-1].stretch[1])) as out:
+        lost = _merge_rows(inputs, drop_hours_before, kept, out)
+        for kind in (MESSAGE, TOMBSTONE):
+            _merge_ledgers([file.ledger(kind) for file in inputs], kind, kept, lost, out)
+        for name, keep in _newest(inputs, kept):
+            out.add_name(name, keep)
+        return None if out.is_empty else out.finish()
+
+
+class Weighed(NamedTuple):
+    """A file as planning sees it."""
+
+    size: int
+    passed: int
+    """Bytes about hours that have passed, see ScheduleFile.bytes_before."""
+
+
+def plan_merge(files: Sequence[Weighed]) -> range | None:
+    """Which of the files, in the order of their stretches, should be merged now.
+
+    First a file more than half of which has passed, alone: it shrinks, or vanishes. Then eight neighbours
+    of which none outweighs the others together, the lightest such eight: so a message is copied a few times
+    in its life, each time into a file several times as large as the one that it was in."""
+    for i, one in enumerate(files):
+        if 2 * one.passed > one.size:
+            return range(i, i + 1)
+    best: tuple[int, int] | None = None
+    for i in range(len(files) - AT_ONCE + 1):
+        sizes = [one.size for one in files[i : i + AT_ONCE]]
+        total = sum(sizes)
+        if 2 * max(sizes) <= total and (best is None or total < best[0]):
+            best = total, i
+    return None if best is None else range(best[1], best[1] + AT_ONCE)
+
+
+class _Source:
+    """A row of one of the inputs, read piece by piece."""
+
+    def __init__(self, file: ScheduleFile, age: int, row: Row) -> None:
+        self.row = row
+        self._file = file
+        self._rank = 2 * age + (row.kind == MESSAGE)
+        self._at, self._end = row.first, row.first + row.entries
+        self._loaded: list[Element] = []
+
+    def known_up_to(self) -> Element | None:
+        """All up to here can be taken; None: all there is."""
+        if not self._loaded and self._at < self._end:
+            self._loaded = list(self._elements(*self.piece()))
+        return self._loaded[-1] if self._at < self._end else None
+
+    def take(self, bound: Element | None) -> list[Element]:
+        count = len(self._loaded)
+        if bound is not None:
+            count = bisect_right(self._loaded, bound[:2], key=itemgetter(slice(2)))
+        taken, self._loaded = self._loaded[:count], self._loaded[count:]
+        return taken
+
+    def pieces(self) -> Iterator[tuple[bytes, bytes]]:
+        while self._at < self._end:
+            yield self.piece()
+
+    def piece(self) -> tuple[bytes, bytes]:
+        """The next part of the table, and its records, which lie one behind the other."""
+        table = self._file.table(self._at, min(_ENTRIES, self._end - self._at))
+        if self.row.kind == TOMBSTONE:
+            self._at += len(table) // ENTRY_SIZE
+            return table, b""
+        begin, end = _extent(table, 0)[0], _extent(table, -1)[1]
+        if end - begin > _BYTES:
+            within = bisect_right(
+                range(len(table) // ENTRY_SIZE), begin + _BYTES, key=lambda i: _extent(table, i)[1]
+            )
+            table = table[: max(1, within) * ENTRY_SIZE]
+            end = _extent(table, -1)[1]
+        self._at += len(table) // ENTRY_SIZE
+        return table, self._file.read_raw(begin, end - begin)
+
+    def _elements(self, table: bytes, records: bytes) -> Iterator[Element]:
+        rank, at = self._rank, 0
+        for due, sid, _, length, _ in ENTRY.iter_unpack(table):
+            end = at + (length & LENGTH)
+            yield due, sid, rank, length, records[at:end]
+            at = end
+
+
+def _extent(table: bytes, i: int) -> tuple[int, int]:
+    """Where the record of an entry lies in its file."""
+    _, _, offset, length, _ = ENTRY.unpack_from(table, i * ENTRY_SIZE)
+    return offset, offset + (length & LENGTH)
+
+
+def _merge_rows(
+    inputs: Sequence[ScheduleFile], first_hour: int, kept: Kept, out: Output
+) -> Counter[tuple[int, int, int]]:
+    """Gives how many entries each (kind, subject, hour) has fewer than the inputs had together."""
+    streams = [
+        _rows(file, age, kind, first_hour)
+        for age, file in enumerate(inputs)
+        for kind in (MESSAGE, TOMBSTONE)
+    ]
+    lost: Counter[tuple[int, int, int]] = Counter()
+    for (hour, subject_id), group in groupby(merge_sorted(*streams), key=itemgetter(0, 1)):
+        if not kept(subject_id, hour):
+            continue
+        sources = [_Source(inputs[age], age, row) for _, _, age, row in group]
+        if len(sources) == 1 and sources[0].row.kind == MESSAGE:
+            _copy_row(sources[0], out)
+        else:
+            _merge_row(sources, inputs[0].stretch[0], out)
+        for kind in (MESSAGE, TOMBSTONE):
+            before = sum(source.row.entries for source in sources if source.row.kind == kind)
+            after = out.end_row(kind, hour, subject_id)
+            if after < before:
+                lost[kind, subject_id, hour] = before - after
+    return lost
+
+
+def _rows(
+    file: ScheduleFile, age: int, kind: int, first_hour: int
+) -> Iterator[tuple[int, int, int, Row]]:
+    for row in file.rows(kind, first_hour):
+        yield row.hour, row.subject_id, age, row
+
+
+def _copy_row(source: _Source, out: Output) -> None:
+    for table, records in source.pieces():
+        out.copy_entries(table, records)
+
+
+def _merge_row(sources: Sequence[_Source], oldest: int, out: Output) -> None:
+    subject_id = sources[0].row.subject_id
+    has_tombstones = any(source.row.kind == TOMBSTONE for source in sources)
+    bound: Element | None = (0, 0, 0, 0, b"")
+    while bound is not None:
+        bounds = [known for source in sources if (known := source.known_up_to()) is not None]
+        bound = min(bounds, default=None)
+        batch = [one for source in sources for one in source.take(bound)]
+        batch.sort()
+        if has_tombstones:
+            batch, dead = _settle(batch, oldest)
+            out.add_tombstones(subject_id, dead)
+        if batch:
+            dues, sids, _, lengths, records = zip(*batch, strict=True)
+            out.add_entries(subject_id, dues, sids, lengths, records)
+
+
+def _settle(batch: Iterable[Element], oldest: int) -> tuple[list[Element], list[tuple[int, int]]]:
+    """The messages that stay, and the tombstones that do."""
+    stay: list[Element] = []
+    dead: list[tuple[int, int]] = []
+    for one in batch:
+        key = one[:2]
+        if one[2] & 1:
+            stay.append(one)
+        elif stay and stay[-1][:2] == key:
+            stay.pop()
+        elif one[1] < oldest and dead[-1:] != [key]:
+            dead.append(key)
+    return stay, dead
+
+
+def _merge_ledgers(
+    ledgers: Iterable[Iterator[tuple[int, int, int]]],
+    kind: int,
+    kept: Kept,
+    lost: Counter[tuple[int, int, int]],
+    out: Output,
+) -> None:
+    for (subject_id, hour), group in groupby(merge_sorted(*ledgers), key=itemgetter(0, 1)):
+        entries = sum(one[2] for one in group) - lost[kind, subject_id, hour]
+        if entries and kept(subject_id, hour):
+            out.add_to_ledger(kind, subject_id, hour, entries)
+
+
+def _newest(inputs: Sequence[ScheduleFile], kept: Kept) -> Iterator[tuple[Name, int]]:
+    """Each name once: the newest word about it, kept as long as any of them."""
+    streams = [_names(file, age) for age, file in enumerate(inputs)]
+    for _, group in groupby(merge_sorted(*streams), key=itemgetter(0, 1, 2)):
+        words = list(group)
+        name, keep = words[-1][4], max(word[5] for word in words)
+        if kept(name.subject_id, keep):
+            yield name, keep
+
+
+def _names(file: ScheduleFile, age: int) -> Iterator[tuple[int, bytes, bytes, int, Name, int]]:
+    for name, keep in file.names():
+        yield name.subject_id, name_hash(name.delay_id), name.delay_id, age, name, keep
