@@ -5,7 +5,7 @@ seeded generator. What became of each message is reckoned afterwards from what t
 
 - `missing`: written and never given to anybody.
 - `repeated`: given more often than can be explained. A repetition is explained when one of those who read
-  it was killed or frozen, or was told that its commit of it failed.
+  it was killed or frozen, was told that its commit of it failed, or had to let go before it could commit.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from compat_tests.groups import fill
+from compat_tests.groups import fill, unexplained
 from compat_tests.members.remote import NEWS, Failed, Member, wait
-from compat_tests.support import DEADLINE
+from compat_tests.support import DEADLINE, SESSION_MS
 
 if TYPE_CHECKING:
     from compat_tests.members.fixture import Members
     from gateway.testing import TestBroker
 
-SESSION_MS = 3000
 MOST = 8
 TURN_SECONDS = 0.8
 WRITTEN_EACH_TURN = 500
@@ -187,14 +186,10 @@ class Churn:
 
     def repeated(self) -> dict[str, list[str]]:
         """Value → who read it, where that cannot be explained."""
-        readers: dict[str, list[Member]] = {}
-        for member in self._members.made:
-            for record in member.records:
-                readers.setdefault(record.value, []).append(member)
         return {
             value: [f"{member.name} {member.variant}" for member in some]
-            for value, some in readers.items()
-            if len(some) > 1 and not any(self._explains(member, value) for member in some)
+            for value, some in unexplained(self._members.made).items()
+            if not self.violent & {member.name for member in some}
         }
 
     def told(self) -> str:
@@ -210,6 +205,3 @@ class Churn:
             f"{self.written} messages, {len(self._members.made)} members, {dict(self.done)}; "
             f"{again} came again; commits refused: {dict(refusals)}"
         )
-
-    def _explains(self, member: Member, value: str) -> bool:
-        return member.name in self.violent or value in member.refused

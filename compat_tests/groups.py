@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from compat_tests.support import DEADLINE, T0
+from compat_tests.support import DEADLINE, T0, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,6 +114,33 @@ def everything(members: Iterable[Member]) -> Counter[str]:
 def have_read(members: Iterable[Member], count: int) -> bool:
     """Whether so many different values came, to whomever."""
     return len(everything(members)) >= count
+
+
+def unexplained(members: Iterable[Member]) -> dict[str, list[Member]]:
+    """Values that came more than once, though each who read them could have committed them; by whom."""
+    readers: dict[str, list[Member]] = {}
+    for member in members:
+        for record in member.records:
+            readers.setdefault(record.value, []).append(member)
+    return {
+        value: some
+        for value, some in readers.items()
+        if len(some) > 1 and not any(member.explains(value) for member in some)
+    }
+
+
+def until_each_has_some(bootstrap: str, topic: str, members: list[Member], batch: int) -> int:
+    """Writes the values from 0 on, a batch at a time, until each member has got some; gives how many. Who
+    has waited longest comes first, so nobody that waits is left out, however quick the others are."""
+    written = 0
+
+    def all_have_some() -> bool:
+        nonlocal written
+        written += len(fill(bootstrap, topic, batch, first=written, batch=batch))
+        return all(member.records for member in members)
+
+    eventually(all_have_some, "each gets some")
+    return written
 
 
 def offsets_name_one_message(members: Iterable[Member]) -> None:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEADLINE = 20.0
-"""Seconds that any one step of a story may take before it has failed."""
+DEADLINE = 90.0
+"""Seconds that any one step of a story may take before it has failed. What hangs is ended by it; how fast
+things are is never judged, since the machine may be busy with anything."""
+SESSION_MS = 6000
+"""Of members that a story kills or freezes: it waits so long until they are missed."""
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 TOO_LARGE = 1_500_000
 """Bytes; above the default max.message.bytes of 1,048,588."""

@@ -14,54 +14,59 @@ import pytest
 from compat_tests.churn import Churn
 from compat_tests.groups import configure, lag, offsets_name_one_message
 from compat_tests.members.fixture import VARIANTS, Hosts, Members
-from compat_tests.support import eventually
+from compat_tests.support import SESSION_MS, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gateway.testing import TestBroker
 
-pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
+pytestmark = [
+    pytest.mark.differs("Kafka gives a partition to one member of a group"),
+    pytest.mark.kumquat(
+        group_min_session_timeout_ms=1000,
+        group_consumer_session_timeout_ms=SESSION_MS,
+        group_consumer_heartbeat_interval_ms=300,
+    ),
+]
+TOPIC = "orders"
+GROUP = "workers"
 
 
-def check(churn: Churn, members: Members, group: str, topic: str) -> None:
+@pytest.fixture
+def crew(kumquat: TestBroker, hosts: Hosts) -> Iterator[Members]:
+    made = Members(kumquat.bootstrap, hosts)
+    yield made
+    made.close()
+
+
+def check(churn: Churn, members: Members) -> None:
     print(f"\n{churn.told()}")
     assert churn.missing() == []
     repeated = churn.repeated()
     assert not repeated, f"{len(repeated)} came twice: {dict(list(repeated.items())[:10])}"
     offsets_name_one_message(members.made)
-    eventually(lambda: lag(members.bootstrap, group, topic) == 0, "all is committed")
+    eventually(lambda: lag(members.bootstrap, GROUP, TOPIC) == 0, "all is committed")
 
 
 @pytest.mark.parametrize("mode", ["shared", "auto"])
 def test_nothing_is_lost_and_nothing_comes_twice_without_a_reason(
-    bootstrap: str,
-    members: Members,
-    topic: str,
-    group: str,
-    pytestconfig: pytest.Config,
-    mode: str,
+    kumquat: TestBroker, crew: Members, pytestconfig: pytest.Config, mode: str
 ) -> None:
     """`auto` goes down to one member now and then, so that the group reads in order for a while."""
-    configure(bootstrap, group, **{"consume.mode": mode, "auto.exclusive.after.ms": "500"})
+    configs = {"consume.mode": mode, "auto.exclusive.after.ms": "500"}
+    configure(kumquat.bootstrap, GROUP, **configs)
     seed, fewest = pytestconfig.getoption("--churn-seed"), 1 if mode == "auto" else 2
-    churn = Churn(members, group, topic, VARIANTS, seed=seed, fewest=fewest)
+    churn = Churn(crew, GROUP, TOPIC, VARIANTS, seed=seed, fewest=fewest)
     churn.run(pytestconfig.getoption("--churn-seconds"))
-    check(churn, members, group, topic)
+    check(churn, crew)
 
 
-@pytest.mark.kumquat(
-    group_min_session_timeout_ms=1000,
-    group_consumer_session_timeout_ms=4000,
-    group_consumer_heartbeat_interval_ms=300,
-)
 def test_nothing_is_lost_when_the_broker_is_killed_too(
-    kumquat: TestBroker, hosts: Hosts, pytestconfig: pytest.Config
+    kumquat: TestBroker, crew: Members, pytestconfig: pytest.Config
 ) -> None:
-    members = Members(kumquat.bootstrap, hosts)
-    try:
-        configure(kumquat.bootstrap, "workers", **{"consume.mode": "shared"})
-        seed = pytestconfig.getoption("--churn-seed")
-        churn = Churn(members, "workers", "orders", VARIANTS, seed=seed, broker=kumquat)
-        churn.run(pytestconfig.getoption("--churn-seconds"))
-        check(churn, members, "workers", "orders")
-    finally:
-        members.close()
+    configure(kumquat.bootstrap, GROUP, **{"consume.mode": "shared"})
+    seed = pytestconfig.getoption("--churn-seed")
+    churn = Churn(crew, GROUP, TOPIC, VARIANTS, seed=seed, broker=kumquat)
+    churn.run(pytestconfig.getoption("--churn-seconds"))
+    check(churn, crew)

@@ -12,7 +12,7 @@ import pytest
 from compat_tests.groups import PULL, everything, fill, lag
 from compat_tests.members.fixture import VARIANTS, Hosts, Members
 from compat_tests.members.remote import Member, wait
-from compat_tests.support import eventually
+from compat_tests.support import DEADLINE, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
 TOPIC = "orders"
-MOVE_SECONDS = 40
+MOVE_SECONDS = 2 * DEADLINE
 SESSION_SECONDS = 45
 
 
@@ -75,4 +75,4 @@ def test_what_a_killed_member_held_comes_back_after_its_session(
     victim.wait(lambda: len(victim.records) == 100, "all of them")
     victim.kill()
     heir = default_member(crew, variant)
-    heir.wait(lambda: len(heir.records) == 100, "all of them again", SESSION_SECONDS + 15)
+    heir.wait(lambda: len(heir.records) == 100, "all of them again", SESSION_SECONDS + DEADLINE)

@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compat_tests.groups import committed, everything, fill, have_read, lag
-from compat_tests.members.fixture import VARIANTS, Members
+from compat_tests.groups import (
+    committed,
+    configure,
+    everything,
+    fill,
+    have_read,
+    lag,
+    until_each_has_some,
+)
+from compat_tests.members.fixture import VARIANTS, Hosts, Members
 from compat_tests.members.remote import Failed, Member, wait
-from compat_tests.support import eventually
+from compat_tests.support import SESSION_MS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gateway.testing import TestBroker
 
 pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
 COUNT = 2000
@@ -32,9 +42,9 @@ MIXED = [
 ]
 
 
-def assert_each_went_to_one(members: list[Member], sent: list[str]) -> None:
+def assert_each_went_to_one(members: list[Member], written: int) -> None:
     given = everything(members)
-    assert sorted(given, key=int) == sent, "some are missing, or are not ours"
+    assert given.keys() == {str(number) for number in range(written)}, "not what was written"
     twice = [value for value, times in given.items() if times > 1]
     assert not twice, f"{len(twice)} came more than once: {twice[:10]}"
 
@@ -47,10 +57,10 @@ def test_each_message_goes_to_one_member(
     for member in crowd:
         member.run(handler_ms=0.2)
     wait(lambda: all(topic in member.assigned for member in crowd), "all hold the subject")
-    sent = fill(bootstrap, topic, COUNT)
-    wait(lambda: len(everything(crowd)) == COUNT, "all of them")
-    assert_each_went_to_one(crowd, sent)
-    assert all(member.records for member in crowd), "each got some"
+    written = until_each_has_some(bootstrap, topic, crowd, batch=len(crowd))
+    written += len(fill(bootstrap, topic, COUNT, first=written))
+    wait(lambda: len(everything(crowd)) == written, "all of them")
+    assert_each_went_to_one(crowd, written)
     for member in crowd:
         member.close()
     assert not any(member.uncommitted for member in crowd)
@@ -64,25 +74,27 @@ def test_members_of_all_clients_share_in_one_group(
     for member in crowd:
         member.run()
     wait(lambda: all(topic in member.assigned for member in crowd), "all hold the subject")
-    sent = fill(bootstrap, topic, COUNT, batch=50)
-    wait(lambda: len(everything(crowd)) == COUNT, "all of them")
-    assert_each_went_to_one(crowd, sent)
+    written = until_each_has_some(bootstrap, topic, crowd, batch=len(crowd))
+    written += len(fill(bootstrap, topic, COUNT, first=written, batch=50))
+    wait(lambda: len(everything(crowd)) == written, "all of them")
+    assert_each_went_to_one(crowd, written)
     eventually(lambda: lag(bootstrap, shared, topic) == 0, "all is committed")
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_members_that_wait_get_fair_shares_of_large_batches(
+def test_members_that_wait_each_get_some_of_large_batches(
     bootstrap: str, members: Members, topic: str, shared: str, count: int
 ) -> None:
+    """How much each gets hangs on how quick the clients are. That members of one pace get between a half
+    and one and a half of their share is told where the pace is known: gateway/tests/test_sharing.py and
+    core/delivery/tests/test_policy.py."""
     crowd = [members(variant, shared, topic) for variant in MIXED[:count]]
     for member in crowd:
-        member.run(handler_ms=1)
+        member.run(handler_ms=0.5)
     wait(lambda: all(topic in member.assigned for member in crowd), "all hold the subject")
-    sent = fill(bootstrap, topic, COUNT * count, batch=1000)
-    wait(lambda: len(everything(crowd)) == len(sent), "all of them", 40)
-    assert_each_went_to_one(crowd, sent)
-    shares = [len(member.records) / COUNT for member in crowd]
-    assert all(0.5 <= share <= 1.5 for share in shares), dict(zip(MIXED, shares, strict=False))
+    written = until_each_has_some(bootstrap, topic, crowd, batch=1000)
+    wait(lambda: len(everything(crowd)) == written, "all of them")
+    assert_each_went_to_one(crowd, written)
 
 
 def test_what_a_member_left_uncommitted_goes_to_the_others(
@@ -102,14 +114,28 @@ def test_what_a_member_left_uncommitted_goes_to_the_others(
     assert lag(bootstrap, shared, topic) == 0
 
 
-@pytest.mark.parametrize(
-    "variant", ["confluent-range", "kafka_python-cooperative", "java-consumer"]
-)
+@pytest.mark.parametrize("variant", ["confluent-range", "kafka_python-cooperative"])
 def test_what_a_killed_member_had_not_committed_goes_to_the_others(
     bootstrap: str, members: Members, topic: str, shared: str, variant: str
 ) -> None:
+    kill_one(bootstrap, members, topic, shared, variant)
+
+
+@pytest.mark.kumquat(group_consumer_session_timeout_ms=SESSION_MS, group_min_session_timeout_ms=1)
+def test_what_a_killed_member_whose_session_is_the_brokers_had_goes_to_the_others(
+    kumquat: TestBroker, hosts: Hosts
+) -> None:
+    members = Members(kumquat.bootstrap, hosts)
+    configure(kumquat.bootstrap, "workers", **{"consume.mode": "shared"})
+    try:
+        kill_one(kumquat.bootstrap, members, "orders", "workers", "java-consumer")
+    finally:
+        members.close()
+
+
+def kill_one(bootstrap: str, members: Members, topic: str, shared: str, variant: str) -> None:
     sent = fill(bootstrap, topic, 600)
-    settings: dict[str, Any] = {"session_timeout_ms": 1500, "max_poll_records": 20}
+    settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "max_poll_records": 20}
     victim = members(variant, shared, topic, alone=True, **settings)
     done = victim.take(20)
     victim.do("commit")
@@ -127,7 +153,7 @@ def test_a_frozen_member_comes_back_to_new_messages_and_its_late_commit_acks_not
     bootstrap: str, members: Members, topic: str, shared: str, variant: str
 ) -> None:
     fill(bootstrap, topic, 300)
-    settings: dict[str, Any] = {"session_timeout_ms": 1500, "max_poll_records": 20}
+    settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "max_poll_records": 20}
     frozen = members(variant, shared, topic, alone=True, **settings)
     frozen.take(20)
     frozen.freeze()
@@ -172,4 +198,4 @@ def test_any_number_of_groups_read_one_subject(
             member.run()
     for crowd in crowds:
         wait(partial(have_read, crowd, len(sent)), "all of them")
-        assert_each_went_to_one(crowd, sent)
+        assert_each_went_to_one(crowd, len(sent))

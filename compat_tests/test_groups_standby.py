@@ -13,6 +13,7 @@ import pytest
 from compat_tests.groups import committed, everything, fill, have_read, lag
 from compat_tests.members.fixture import VARIANTS, Members
 from compat_tests.members.remote import Member, wait
+from compat_tests.support import SESSION_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def test_what_a_killed_owner_had_not_committed_is_read_again(
     bootstrap: str, members: Members, topic: str, exclusive: str, variant: str
 ) -> None:
     sent = fill(bootstrap, topic, COUNT)
-    settings: dict[str, Any] = {"session_timeout_ms": 1500, "max_poll_records": 50}
+    settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "max_poll_records": 50}
     first = members(variant, exclusive, topic, alone=True, **settings)
     first.take(50)
     first.do("commit")
@@ -80,7 +81,7 @@ def test_a_frozen_owner_loses_its_place_and_its_late_commit_changes_nothing(
     bootstrap: str, members: Members, topic: str, exclusive: str, variant: str
 ) -> None:
     fill(bootstrap, topic, COUNT)
-    settings: dict[str, Any] = {"session_timeout_ms": 1500, "max_poll_records": 50}
+    settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "max_poll_records": 50}
     first = members(variant, exclusive, topic, alone=True, **settings)
     first.take(50)
     first.freeze()

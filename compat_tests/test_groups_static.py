@@ -18,7 +18,7 @@ CLIENTS = [
     "confluent-consumer",
     "java-range",
 ]
-STATIC: dict[str, Any] = {"group_instance_id": "one", "session_timeout_ms": 10_000}
+STATIC: dict[str, Any] = {"group_instance_id": "one", "session_timeout_ms": 120_000}
 
 
 @pytest.mark.parametrize("variant", CLIENTS)

@@ -15,7 +15,7 @@ from bench.jars import java, tool_jars
 from compat_tests.groups import committed, everything, fill, lag
 from compat_tests.members.fixture import JVM, Members
 from compat_tests.members.remote import wait
-from compat_tests.support import T0, eventually
+from compat_tests.support import DEADLINE, T0, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,9 @@ def tool(bootstrap: str, *arguments: str) -> str:
     jars = ":".join(map(str, tool_jars()))
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
     command = [java(), *JVM, quiet, "-cp", jars, TOOL, "--bootstrap-server", bootstrap, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=3 * DEADLINE, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SOURCES = sorted((Path(__file__).parent / "java" / "compat").glob("*.java"))
 _STORY = re.compile(r"^    static void (\w+)\(Story s\)", re.MULTILINE)
 STORIES = [f"{file.stem}.{name}" for file in SOURCES for name in _STORY.findall(file.read_text())]
-SECONDS = 300
+SECONDS = 1200
 
 
 def compiled(folder: Path) -> str:

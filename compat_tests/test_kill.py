@@ -78,11 +78,11 @@ def stored(bootstrap: str, topic: str) -> Iterator[tuple[int, bytes]]:
     )
     try:
         partition = TopicPartition(topic, 0, 0)
-        _, end = consumer.get_watermark_offsets(partition, timeout=30)
+        _, end = consumer.get_watermark_offsets(partition, timeout=120)
         consumer.assign([partition])
         at = 0
         while at < end:
-            messages = consumer.consume(min(10_000, end - at), timeout=30)
+            messages = consumer.consume(min(10_000, end - at), timeout=120)
             assert messages, f"{topic}: nothing came at {at}, the end is {end}"
             for message in messages:
                 assert message.error() is None

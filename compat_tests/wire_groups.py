@@ -42,14 +42,14 @@ def join(
     member_id: str = "",
     protocols: dict[str, bytes],
     protocol_type: str = "consumer",
-    session_ms: int = 10_000,
+    session_ms: int = 120_000,
     instance_id: str | None = None,
 ) -> Message:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_ms,
-        rebalance_timeout_ms=20_000,
+        rebalance_timeout_ms=120_000,
         member_id=member_id,
         group_instance_id=instance_id,
         protocol_type=protocol_type,

@@ -31,6 +31,7 @@ and from it:
     MEMBER  polled                        what follows is one poll's
     MEMBER  record TOPIC OFFSET TIMESTAMP VALUE
     MEMBER  assigned TOPIC…  |  revoked TOPIC…  |  lost TOPIC…       as the client's callbacks tell
+    MEMBER  committed                     a commit of `run each` is done
     MEMBER  uncommitted ERROR TEXT        a commit of `run each` failed; it goes on
     MEMBER  broken ERROR TEXT             a poll of `run` failed; it polls no more
 

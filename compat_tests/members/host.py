@@ -80,6 +80,8 @@ class Member:
                 self.client.commit()
             except Exception as error:
                 write([[self.name, "uncommitted", name_of(error), str(error)]])
+            else:
+                write([[self.name, "committed"]])
 
     def report(self, records: list[Record]) -> None:
         if records:
@@ -149,7 +151,7 @@ class Member:
             records = client.poll(POLL_SECONDS, min(self.most, count - got))
             self.report(records)
             got += len(records)
-            if time.monotonic() > end:
+            if got < count and time.monotonic() > end:
                 raise TimeoutError(f"only {got} of {count} came")
 
 

@@ -31,11 +31,11 @@ PYTHON = [sys.executable, "-m", "compat_tests.members.host"]
 QUICK = {
     "auto.offset.reset": "earliest",
     "enable.auto.commit": "false",
-    "session.timeout.ms": "6000",
+    "session.timeout.ms": "60000",
     "heartbeat.interval.ms": "300",
 }
-"""What members are given unless told otherwise: rebalances that take no seconds."""
-
+"""What members are given unless told otherwise: rebalances that take no seconds, and sessions that outlast
+any hiccup of the machine."""
 
 NEWS = threading.Condition()
 """Notified of every line of every host."""
@@ -105,6 +105,8 @@ class Member:
         """The errors of commits that failed."""
         self.refused: set[str] = set()
         """The values of the polls whose commit failed."""
+        self.interrupted: set[str] = set()
+        """The values of the polls that were not committed yet when their topic was taken away."""
         self._last_poll = 0
         self.broken: str | None = None
         self.closed = False
@@ -126,15 +128,24 @@ class Member:
             case "revoked" | "lost":
                 self.callbacks.append((kind, fields))
                 self.assigned -= set(fields)
+                if fields:
+                    self.interrupted |= self._last_values()
             case "uncommitted":
                 self.uncommitted.append(": ".join(fields))
-                self.refused |= {record.value for record in self.records[self._last_poll :]}
-            case "polled":
+                self.refused |= self._last_values()
+            case "polled" | "committed":
                 self._last_poll = len(self.records)
             case "broken":
                 self.broken = ": ".join(fields)
             case _:
                 self._answers[fields[0]] = [kind, *fields[1:]]
+
+    def _last_values(self) -> set[str]:
+        return {record.value for record in self.records[self._last_poll :]}
+
+    def explains(self, value: str) -> bool:
+        """Whether what it read comes again for a reason, here as in Kafka: it was not committed."""
+        return value in self.refused or value in self.interrupted
 
     # --- commands --------------------------------------------------------------------------------
 

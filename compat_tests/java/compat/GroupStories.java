@@ -119,7 +119,7 @@ class GroupStories {
     static void a_static_member_is_removed_by_its_name(Story s) throws Exception {
         String topic = s.topic(), group = s.name();
         s.fill(topic, 5);
-        var reader = member(s, group, topic, "group.instance.id", "one", "session.timeout.ms", "30000");
+        var reader = member(s, group, topic, "group.instance.id", "one", "session.timeout.ms", "120000");
         try {
             take(reader, 5);
             reader.commitSync();

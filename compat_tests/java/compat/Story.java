@@ -38,7 +38,7 @@ import org.apache.kafka.common.serialization.*;
  * are told with.
  */
 public class Story {
-    static final Duration DEADLINE = Duration.ofSeconds(20);
+    static final Duration DEADLINE = Duration.ofSeconds(90);
     static final long T0 = System.currentTimeMillis() - 60_000;
     static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
 

@@ -64,7 +64,7 @@ public class Host {
         KafkaConsumer<String, String> client;
         boolean running = false;
         boolean commitsEach = false;
-        long pauseMillis = 0;
+        double pauseMillis = 0;
 
         Member(String name) {
             this.name = name;
@@ -108,7 +108,7 @@ public class Host {
             try {
                 records = client.poll(POLL);
                 report(records);
-                if (pauseMillis > 0) Thread.sleep(pauseMillis * records.count());
+                if (pauseMillis > 0) Thread.sleep((long) (pauseMillis * records.count()));
             } catch (Throwable error) {
                 running = false;
                 write(List.of(List.of(name, "broken", kind(error), "" + error.getMessage())));
@@ -117,6 +117,7 @@ public class Host {
             if (records.isEmpty() || !commitsEach) return;
             try {
                 client.commitSync();
+                write(List.of(List.of(name, "committed")));
             } catch (Throwable error) {
                 write(List.of(List.of(name, "uncommitted", kind(error), "" + error.getMessage())));
             }
@@ -169,7 +170,7 @@ public class Host {
                 case "run" -> {
                     running = true;
                     commitsEach = given.get(0).equals("each");
-                    pauseMillis = (long) Double.parseDouble(given.get(1));
+                    pauseMillis = Double.parseDouble(given.get(1));
                 }
                 case "stop" -> running = false;
                 case "commit" -> {
@@ -214,7 +215,7 @@ public class Host {
                 ConsumerRecords<String, String> records = client.poll(POLL);
                 report(records);
                 got += records.count();
-                if (System.nanoTime() > end)
+                if (got < count && System.nanoTime() > end)
                     throw new java.util.concurrent.TimeoutException("only " + got + " of " + count + " came");
             }
         }
