@@ -1,0 +1,14 @@
+"""The admin endpoint: what operators and their tools ask of a running broker, over HTTP and JSON.
+
+    http.py        one connection: requests in, answers out, limits and time-outs. Knows no route
+    server.py      the listener: how many connections, start and stop
+    routes.py      which function answers what, and how failures become answers
+    arguments.py   what a request says, checked; times.py reads and shows times
+    delay.py       /delay/…: what is pending; cancel and move it
+
+There is no authentication: it listens on loopback only, and answers only requests whose Host is loopback
+too and, where they change something, that say application/json. So a page in a browser on this machine
+can neither read nor change anything here, whatever name it has made to point here.
+
+`kumquat delay …` (gateway/delay_cli.py) is a thin client of it.
+"""

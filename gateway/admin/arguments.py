@@ -1,0 +1,77 @@
+"""What a request says, checked: each argument by name, of the right kind, none unknown.
+
+From a query all of them are texts; from a body they may also be numbers, true and false.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gateway.admin.http import HttpError
+from gateway.admin.times import read_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LONG_MAX = 2**63 - 1
+_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+
+class Arguments:
+    def __init__(self, values: Mapping[str, object], allowed: tuple[str, ...]) -> None:
+        self._values = values
+        for name in values:
+            if name not in allowed:
+                known = ", ".join(allowed) or "none"
+                raise _bad(f"unknown argument {name!r}; allowed: {known}")
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value:
+            raise _bad(f"{name} must be a text that is not empty, not {value!r}")
+        return value
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if value is None:
+            raise _bad(f"{name} is missing")
+        return value
+
+    def number(self, name: str, low: int = 0, high: int = LONG_MAX) -> int | None:
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise _bad(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+        return value
+
+    def time(self, name: str) -> int | None:
+        value = self._values.get(name)
+        if not isinstance(value, str):
+            return self.number(name)
+        try:
+            time = read_time(value)
+        except (ValueError, OverflowError):
+            time = -1
+        if not 0 <= time <= LONG_MAX:
+            raise _bad(
+                f"{name} must be a time (ISO 8601, or milliseconds since 1970), not {value!r}"
+            )
+        return time
+
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name, False)
+        if isinstance(value, str):
+            value = {"true": True, "false": False}.get(value)
+        if not isinstance(value, bool):
+            raise _bad(f"{name} must be true or false")
+        return value
+
+
+def _bad(message: str) -> HttpError:
+    return HttpError(400, "INVALID_ARGUMENT", message)
