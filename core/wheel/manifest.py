@@ -1,14 +1,16 @@
 """The manifest of the schedule: which files count, and how far the log has been brought into them.
 
-    manifest: magic "KQM1" 4, version 2, filled 8, delivered until 8, number of files 4, of subjects with
-              pending messages 4, of remembered cancels 4;
+    manifest: magic "KQM1" 4, version 2, filled 8, delivered until: due 8 and schedule id 8, number of files
+              4, of subjects with pending messages 4, of remembered cancels 4, of those done 4;
               a file: from 8, to 8, number of its name 4, entries 8, size 8, CRC of its footer 4;
               pending: subject id 4, messages 8;
               remembered: subject id 4, until 8, length of the id 2, the id;
+              done: schedule id 8;
               CRC-32C of all before 4
 
 - `filled`: all that frames of the log below it park, cancel and deliver is in the files.
-- `delivered_until`: every entry of the files that is due by then is delivered or cancelled.
+- `delivered_until`: (due, schedule id); every entry of the files up to it is delivered or cancelled.
+- `done`: entries of the files behind it that are delivered too.
 - `remembered`: cancels that came before the message with their id, and until when they hold.
 
 It is replaced as a whole, atomically, so it is always of one moment. The order of a change is: write the
@@ -30,6 +32,7 @@ from crc32c import crc32c
 
 from core.errors import StartError
 from core.logs.files import Files, write_file_atomically
+from core.logs.parked import SCHEDULE_ID
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     SUFFIX,
@@ -45,8 +48,8 @@ VERSION = 1
 MAGIC = b"KQM1"
 MANIFEST = "manifest"
 
-_HEAD = struct.Struct(">4sHqqIII")
-assert _HEAD.size == 34
+_HEAD = struct.Struct(">4sHqqqIIII")
+assert _HEAD.size == 46
 _FILE = struct.Struct(">qqIQQI")
 assert _FILE.size == 40
 _PENDING = struct.Struct(">Iq")
@@ -72,12 +75,6 @@ class Listed(NamedTuple):
         return cls(file.stretch, file.number, file.entry_count, file.size, file.crc)
 
 
-class Remembered(NamedTuple):
-    subject_id: int
-    delay_id: bytes
-    until: int
-
-
 class Lost(NamedTuple):
     """A listed file that is missing or damaged. What its stretch of the log holds can be filled anew."""
 
@@ -88,12 +85,14 @@ class Lost(NamedTuple):
 @dataclass
 class Manifest:
     filled: int = 0
-    delivered_until: int = 0
+    delivered_until: tuple[int, int] = (-1, -1)
     files: list[Listed] = field(default_factory=list)
     """By stretch; they do not overlap."""
     pending: dict[int, int] = field(default_factory=dict)
     """Messages to be delivered, by subject id."""
-    remembered: list[Remembered] = field(default_factory=list)
+    remembered: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    """Until when, by subject id and delay id."""
+    done: set[int] = field(default_factory=set)
 
 
 def load(files: Files, directory: Path) -> Manifest:
@@ -180,17 +179,19 @@ def _content(files: Files, path: Path) -> bytes:
 
 
 def pack(manifest: Manifest) -> bytes:
-    counts = len(manifest.files), len(manifest.pending), len(manifest.remembered)
-    parts = [_HEAD.pack(MAGIC, VERSION, manifest.filled, manifest.delivered_until, *counts)]
+    sizes = map(len, (manifest.files, manifest.pending, manifest.remembered, manifest.done))
+    parts = [_HEAD.pack(MAGIC, VERSION, manifest.filled, *manifest.delivered_until, *sizes)]
     parts += [_FILE.pack(*stretch, *rest) for stretch, *rest in manifest.files]
     parts += [_PENDING.pack(*one) for one in manifest.pending.items()]
-    for subject_id, delay_id, until in manifest.remembered:
+    for (subject_id, delay_id), until in manifest.remembered.items():
         parts += (_REMEMBERED.pack(subject_id, until, len(delay_id)), delay_id)
+    parts += map(SCHEDULE_ID.pack, sorted(manifest.done))
     data = b"".join(parts)
     return data + crc32c(data).to_bytes(4, "big")
 
 
 def parse(path: Path, data: bytes) -> Manifest:
+    """ScheduleLost when it is damaged, StartError when a newer broker wrote it."""
     if len(data) < _HEAD.size + 4:
         raise ScheduleLost(f"{path} is damaged: {len(data)} bytes. {_WHAT_TO_DO}")
     crc, found = int.from_bytes(data[-4:], "big"), crc32c(data[:-4])
@@ -199,24 +200,31 @@ def parse(path: Path, data: bytes) -> Manifest:
             f"{path} is damaged: expected magic {MAGIC.hex()} and CRC {crc:#010x}, "
             f"found {data[:4].hex()} and {found:#010x}. {_WHAT_TO_DO}"
         )
-    _, version, filled, delivered_until, file_count, pending, remembered = _HEAD.unpack_from(data)
+    _, version, filled, due, sid, *sizes = _HEAD.unpack_from(data)
     if version > VERSION:
         raise StartError(
             f"{path}: format version {version}, this broker knows {VERSION}: "
             "start the newer broker that wrote it"
         )
-    manifest = Manifest(filled, delivered_until)
+    manifest = Manifest(filled, (due, sid))
+    _parse_lists(manifest, data, *sizes)
+    return manifest
+
+
+def _parse_lists(
+    manifest: Manifest, data: bytes, file_count: int, pending: int, remembered: int, done: int
+) -> None:
     at = _HEAD.size
-    for _ in range(file_count):
-        begin, end, *rest = _FILE.unpack_from(data, at)
-        manifest.files.append(Listed((begin, end), *rest))
-        at += _FILE.size
-    end = at + pending * _PENDING.size
-    manifest.pending = dict(_PENDING.iter_unpack(data[at:end]))
+    end = at + file_count * _FILE.size
+    for begin, until, *rest in _FILE.iter_unpack(data[at:end]):
+        manifest.files.append(Listed((begin, until), *rest))
+    at, end = end, end + pending * _PENDING.size
+    manifest.pending.update(_PENDING.iter_unpack(data[at:end]))
     at = end
     for _ in range(remembered):
         subject_id, until, length = _REMEMBERED.unpack_from(data, at)
         at += _REMEMBERED.size
-        manifest.remembered.append(Remembered(subject_id, data[at : at + length], until))
+        manifest.remembered[subject_id, data[at : at + length]] = until
         at += length
-    return manifest
+    end = at + done * SCHEDULE_ID.size
+    manifest.done.update(sid for (sid,) in SCHEDULE_ID.iter_unpack(data[at:end]))

@@ -35,6 +35,7 @@ from core.wheel.schedule_format import (
     TOMBSTONE,
     Name,
     Row,
+    hour_of,
     name_hash,
 )
 from core.wheel.schedule_output import Output
@@ -69,8 +70,8 @@ def merge(
         lost = _merge_rows(inputs, drop_hours_before, kept, out)
         for kind in (MESSAGE, TOMBSTONE):
             _merge_ledgers([file.ledger(kind) for file in inputs], kind, kept, lost, out)
-        for name, keep in _newest(inputs, kept):
-            out.add_name(name, keep)
+        for name in _newest(inputs, kept):
+            out.add_name(name)
         return None if out.is_empty else out.finish()
 
 
@@ -240,16 +241,16 @@ def _merge_ledgers(
             out.add_to_ledger(kind, subject_id, hour, entries)
 
 
-def _newest(inputs: Sequence[ScheduleFile], kept: Kept) -> Iterator[tuple[Name, int]]:
+def _newest(inputs: Sequence[ScheduleFile], kept: Kept) -> Iterator[Name]:
     """Each name once: the newest word about it, kept as long as any of them."""
     streams = [_names(file, age) for age, file in enumerate(inputs)]
     for _, group in groupby(merge_sorted(*streams), key=itemgetter(0, 1, 2)):
-        words = list(group)
-        name, keep = words[-1][4], max(word[5] for word in words)
-        if kept(name.subject_id, keep):
-            yield name, keep
+        words = [word[4] for word in group]
+        keep = max(word.keep for word in words)
+        if kept(words[-1].subject_id, hour_of(keep)):
+            yield words[-1]._replace(keep=keep)
 
 
-def _names(file: ScheduleFile, age: int) -> Iterator[tuple[int, bytes, bytes, int, Name, int]]:
-    for name, keep in file.names():
-        yield name.subject_id, name_hash(name.delay_id), name.delay_id, age, name, keep
+def _names(file: ScheduleFile, age: int) -> Iterator[tuple[int, bytes, bytes, int, Name]]:
+    for name in file.names():
+        yield name.subject_id, name_hash(name.delay_id), name.delay_id, age, name

@@ -257,21 +257,21 @@ class ScheduleFile:
             item = self._names.item(at)
             if not item.startswith(key):
                 break
-            name, _ = self._name(item)
+            name = self._name(item)
             if name.delay_id == delay_id:
                 return name
             at += 1
         return None
 
-    def names(self) -> Iterator[tuple[Name, int]]:
-        """All names by subject and hash, each with the hour up to which it is kept."""
+    def names(self) -> Iterator[Name]:
+        """By subject, hash and id."""
         for data in self._names.chunks(0, self.footer.names):
             for at in range(0, len(data), NAME.size):
                 yield self._name(data[at : at + NAME.size])
 
-    def _name(self, item: bytes) -> tuple[Name, int]:
+    def _name(self, item: bytes) -> Name:
         subject_id, _, sid, due, keep, status, length, begin = NAME.unpack(item)
-        return Name(subject_id, self._ids.items(begin, length), sid, due, status), keep
+        return Name(subject_id, self._ids.items(begin, length), sid, due, status, keep)
 
     # Where things are
 

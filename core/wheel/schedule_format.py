@@ -24,8 +24,8 @@ A file is, one behind the other:
               them have a delay id 4. In the order of the tables
     ledger    16 a row: subject id 4, hour 4, entries before it 8. Kind MESSAGE, then TOMBSTONE, each by
               subject, hour; `before` sums up in this order. It makes counting by subject two searches
-    names     42 each: subject id 4, BLAKE2b-64 of the delay id 8, schedule id 8, due 8, hour up to which it
-              is kept 4, status 1, length of the id 1, where in `ids` it begins 8. By subject, hash, id
+    names     46 each: subject id 4, BLAKE2b-64 of the delay id 8, schedule id 8, due 8, until when it is
+              kept 8, status 1, length of the id 1, where in `ids` it begins 8. By subject, hash, id
     ids       delay ids, UTF-8
     fences    20 a block: CRC-32C of the block 4, its first 16 bytes. For tables, rows, ledger, names, ids
     footer    96, see FOOTER below: stretch, counts, hours, CRC-32C of the fences, CRC-32C of itself
@@ -35,7 +35,8 @@ read and checked as a whole, and found by its fence: fences alone are held in me
 CRC vouches for the fences, these for every block, and each record for itself: no byte goes unchecked.
 
 Of several names with one id in a file only the newest is kept, but as long as any of them would have
-been: else an older file's word would come up again when the newer one is dropped with its hour.
+been: else an older file's word would come up again when the newer one is dropped with its hour. So the
+name of a message that was moved to an earlier time is to be kept until its old time.
 
 Times are ms since the epoch, from 0 on; an hour fits 4 bytes.
 
@@ -79,8 +80,8 @@ assert ROW.size == 24
 ROW_KEY = struct.Struct(">II")
 LEDGER = struct.Struct(">IIQ")
 assert LEDGER.size == 16
-NAME = struct.Struct(">I8sqqIBBQ")
-assert NAME.size == 42
+NAME = struct.Struct(">I8sqqqBBQ")
+assert NAME.size == 46
 NAME_KEY = struct.Struct(">I8s")
 DUE = struct.Struct(">q")
 FENCE = struct.Struct(">I16s")
@@ -125,6 +126,9 @@ class Name(NamedTuple):
     sid: int
     due: int
     status: int
+    keep: int = 0
+    """It is dropped with the hour of this time, or of its due if that is later. When it is read it is the
+    later one."""
 
 
 class Row(NamedTuple):

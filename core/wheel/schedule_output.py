@@ -38,6 +38,7 @@ from core.wheel.schedule_format import (
     Footer,
     Name,
     file_name,
+    hour_of,
     name_hash,
     pack_footer,
 )
@@ -197,14 +198,12 @@ class Output:
         self._ledger[kind].add(LEDGER.pack(subject_id, hour, self._before[kind]))
         self._before[kind] += entries
 
-    def add_name(self, name: Name, keep: int) -> None:
-        subject_id, delay_id, sid, due, status = name
-        where = self._ids.size
-        length = len(delay_id)
-        item = NAME.pack(subject_id, name_hash(delay_id), sid, due, keep, status, length, where)
-        self._names.add(item)
+    def add_name(self, name: Name) -> None:
+        subject_id, delay_id, sid, due, status, keep = name
+        hashed, length, where = name_hash(delay_id), len(delay_id), self._ids.size
+        self._names.add(NAME.pack(subject_id, hashed, sid, due, keep, status, length, where))
         self._ids.add(delay_id)
-        self._about(keep)
+        self._about(hour_of(keep))
 
     # The end
 

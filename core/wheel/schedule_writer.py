@@ -24,7 +24,6 @@ from core.wheel.schedule_format import (
     Name,
     Parked,
     Tombstone,
-    hour_of,
     name_hash,
 )
 from core.wheel.schedule_output import Output
@@ -61,8 +60,8 @@ def write_schedule_file(
         for kind in (MESSAGE, TOMBSTONE):
             for subject_id, hour, entries in sorted(out.rows_of(kind)):
                 out.add_to_ledger(kind, subject_id, hour, entries)
-        for name, keep in newest_names(names):
-            out.add_name(name, keep)
+        for name in _newest_names(names):
+            out.add_name(name)
         return out.finish()
 
 
@@ -80,14 +79,11 @@ def _add_row(out: Output, hour: int, subject_id: int, row: list[Parked]) -> None
     out.end_row(MESSAGE, hour, subject_id)
 
 
-def newest_names(names: Iterable[Name]) -> list[tuple[Name, int]]:
-    """Sorted as in the file; each with the hour up to which it is kept: the last one that any name with
-    this id asks for."""
-    newest: dict[tuple[int, bytes], tuple[Name, int]] = {}
+def _newest_names(names: Iterable[Name]) -> list[Name]:
+    """Sorted as in the file, the last word about each id, kept as long as any of them."""
+    newest: dict[tuple[int, bytes], Name] = {}
     for name in names:
         key = name.subject_id, name.delay_id
-        keep = hour_of(name.due)
-        if key in newest:
-            keep = max(keep, newest[key][1])
-        newest[key] = name, keep
-    return sorted(newest.values(), key=lambda one: (one[0][0], name_hash(one[0][1]), one[0][1]))
+        keep = newest[key].keep if key in newest else 0
+        newest[key] = name._replace(keep=max(keep, name.keep, name.due))
+    return sorted(newest.values(), key=lambda one: (one[0], name_hash(one[1]), one[1]))

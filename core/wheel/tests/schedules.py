@@ -1,13 +1,19 @@
 """Schedule files for tests, and what plain lists would say in their place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
+
+from hypothesis import strategies as st
 
 from core.logs.files import Files
 from core.logs.parked import pack_parked
+from core.logs.tests.power import FakeFiles
+from core.wheel import blocks
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ENTRY, HOUR_MS, MESSAGE, Name, Parked, Tombstone
+from core.wheel.schedule_format import ENTRY, HOUR_MS, MESSAGE, TOMBSTONE, Name, Parked, Tombstone
 from core.wheel.schedule_writer import write_schedule_file
 
 DATA = Path("/data")
@@ -48,10 +54,10 @@ def messages_of(file: ScheduleFile) -> list[Parked]:
     return sorted(found)
 
 
-def tombstones_of(file: ScheduleFile, kind: int) -> list[Tombstone]:
+def tombstones_of(file: ScheduleFile) -> list[Tombstone]:
     return sorted(
         Tombstone(due, sid, subject_id)
-        for row in file.rows(kind)
+        for row in file.rows(TOMBSTONE)
         for due, sid, _, _, subject_id in ENTRY.iter_unpack(file.entries(row, 0, EVER))
     )
 
@@ -64,3 +70,50 @@ def alive(fills: Iterable[Fill]) -> dict[tuple[int, int], Parked]:
             found.pop((due, sid), None)
         found |= {(one.due, one.sid): one for one in fill.parked}
     return found
+
+
+def newest(fills: Iterable[Fill]) -> dict[tuple[int, bytes], Name]:
+    """The last word about each name, and until when it is kept."""
+    found: dict[tuple[int, bytes], Name] = {}
+    for name in (name for fill in fills for name in fill.names):
+        old = found.get((name.subject_id, name.delay_id))
+        keep = max(name.due, name.keep, old.keep if old else 0)
+        found[name.subject_id, name.delay_id] = name._replace(keep=keep)
+    return found
+
+
+def fake_files() -> FakeFiles:
+    files = FakeFiles(DATA)
+    files.mkdir(FOLDER)
+    files.fsync_dir(DATA)
+    return files
+
+
+@contextmanager
+def small_blocks() -> Iterator[None]:
+    """Blocks of a few items, so that a small file has many."""
+    with patch.object(blocks, "BLOCK", 128), patch.object(blocks, "KEPT_BLOCKS", 2):
+        yield
+
+
+@st.composite
+def fills(draw: st.DrawFn, stretch: tuple[int, int] = (1000, 2000)) -> Fill:
+    """A file over some hours and subjects, with due times that meet."""
+    dues = st.integers(0, 4 * HOUR_MS).map(lambda at: NOON + at)
+    dues |= st.sampled_from([NOON, NOON + 1, NOON + HOUR_MS - 1, NOON + HOUR_MS])
+    subjects = st.sampled_from([1, 2, 3])
+    ids = st.sampled_from([b"", b"", b"a", b"bcd"])
+    message = st.builds(parked, dues, st.integers(*stretch), subjects, ids, st.integers(0, 60))
+    messages = draw(st.lists(message, unique_by=lambda one: one.sid, max_size=30))
+    dead = st.builds(Tombstone, dues, st.integers(0, stretch[0] - 1), subjects)
+    names = st.builds(
+        Name,
+        subjects,
+        st.binary(min_size=1, max_size=3) | st.sampled_from([b"a", b"b"]),
+        st.integers(*stretch),
+        dues,
+        st.integers(0, 4),
+        st.just(0) | dues,
+    )
+    tombstones, named = draw(st.lists(dead, max_size=10)), draw(st.lists(names, max_size=10))
+    return Fill(stretch, messages, tombstones, named)
