@@ -80,6 +80,8 @@ class Cancel(NamedTuple):
     """Its index in the client's batch."""
     delay_id: bytes
     new_due: int | None
+    behind: int
+    """How many records of the batch were parked before it."""
 
 
 class Split(NamedTuple):
@@ -206,7 +208,7 @@ class _Sorting:
         if CANCEL in asked:
             if DELAY_ID in asked:
                 raise _refused(DELAY_ID, asked[DELAY_ID], f"not beside {CANCEL.decode()}")
-            self.cancels.append(Cancel(self._index, _name(CANCEL, asked), due))
+            self.cancels.append(Cancel(self._index, _name(CANCEL, asked), due, len(self.dues)))
             return True
         if due is None:
             times = f"{DELAY.decode()} or {DELIVER_AT.decode()}"

@@ -178,7 +178,7 @@ def check_against_records(batch: memoryview) -> None:
                 and header[0] not in ("qmq-due-ms", "qmq-created-ms")
             )
             if cancel is not None:
-                cancels.append(Cancel(index, cancel, due))
+                cancels.append(Cancel(index, cancel, due, len(parked)))
             elif due is not None:
                 time = record.timestamp
                 parked.append(Parked(due, time, name or b"", record.key, record.value, stay))
