@@ -1,0 +1,71 @@
+"""Putting an archive's small files together.
+
+Every run adds files, and a run every few minutes makes small ones, which are slow to read. Of each
+subject and day, the files below half the wanted size are written anew as few large ones when there
+are FEWEST of them, or when two or more belong to a day that is over (the subject has a later one).
+Once they are put together they wait for FEWEST others, so a message is written a few times a day at
+the most.
+
+The new files are committed together with the removal of the old: a reader sees either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from spark_connector.errors import ConnectorError
+from spark_connector.pipelines.archive_format import ArchiveFile, Commit, State, write_commit
+from spark_connector.pipelines.archive_writer import SCHEMA, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+FEWEST = 8
+
+
+def to_compact(files: Iterable[ArchiveFile], file_bytes: int) -> list[list[ArchiveFile]]:
+    """Which files are to be put together; each group is of one subject and day."""
+    groups: dict[tuple[str, str], list[ArchiveFile]] = defaultdict(list)
+    newest: dict[str, str] = {}
+    for file in files:
+        newest[file.subject] = max(file.day, newest.get(file.subject, file.day))
+        if file.bytes < file_bytes // 2:
+            groups[file.subject, file.day].append(file)
+    return [
+        sorted(group, key=lambda file: file.first)
+        for (subject, day), group in sorted(groups.items())
+        if len(group) >= (FEWEST if day == newest[subject] else 2)
+    ]
+
+
+def compact(
+    spark: SparkSession,
+    folder: Path,
+    state: State,
+    file_bytes: int,
+    now_ms: Callable[[], int],
+) -> int:
+    """Gives how many files were replaced. `spark` is an `archive_session`."""
+    replaced = 0
+    for group in to_compact(list(state.files.values()), file_bytes):
+        number = state.number + 1
+        paths = [str(folder / file.path) for file in group]
+        rows = spark.read.schema(SCHEMA).option("basePath", str(folder)).parquet(*paths)
+        pieces = math.ceil(sum(file.bytes for file in group) / file_bytes)
+        parted = rows.coalesce(1) if pieces == 1 else rows.repartitionByRange(pieces, "offset")
+        files = write_files(parted, folder, number)
+        before, after = sum(file.rows for file in group), sum(file.rows for file in files)
+        if before != after:
+            raise ConnectorError(
+                f"{folder}: {len(group)} files of {group[0].subject}, {group[0].day} should hold "
+                f"{before:,} messages, but {after:,} were read: restore them from a backup"
+            )
+        removed = [file.path for file in group]
+        write_commit(folder, state, Commit(number, now_ms(), add=files, remove=removed))
+        replaced += len(group)
+    return replaced

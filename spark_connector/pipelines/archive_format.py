@@ -1,0 +1,262 @@
+"""What lies in an archive's folder, and which of it counts.
+
+    subject=orders/day=2026-11-16/00000000000000000007-0000.parquet   messages, by subject and UTC day
+    _commits/00000000000000000007.json                                what commit 7 added and removed
+    _commits/00000000000000000007.snapshot.json                       all that holds after commit 7
+    _staging/5f0c9e1b/…                                                being written by a run
+    _lock                                                             held by the run under way
+
+A file of messages counts when the newest commit says so, and not before: a run writes its files
+under _staging, moves them into place, syncs them, and only then writes the commit, which is one
+rename. What a crash leaves is in no commit; the next run removes it.
+
+    {"version": 1, "number": 7, "at_ms": 1794808845375,
+     "ranges": {"orders": [1000, 2000]}, "lost": {"orders": [[900, 1000]]},
+     "add": [{"path": "subject=orders/…", "rows": 998, "bytes": 51234, "first": 1000, "last": 1999}],
+     "remove": []}
+
+A range is half open and begins where the archive of that subject ended: at the end of the range before,
+or of what was lost (deleted by retention before it was archived). `rows` may be fewer than the range
+is wide, since offsets have holes. A compaction has no ranges: it adds files that hold the rows of
+those it removes. A removed file stays on disk for KEEP_REMOVED_MS, for readers that chose it before.
+
+Every SNAPSHOT_EVERY commits their sum is written as a snapshot, and what it sums up is deleted, so
+the folder and the time to open it do not grow with the number of runs. The state changes only in
+`State.apply`, when it is loaded and when it is written.
+
+The format's version is in every commit. A newer one is refused. A change that old readers cannot
+follow raises VERSION; `_commit_of` and `_snapshot_of` then read both.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spark_connector.errors import ConnectorError
+from spark_connector.pipelines.durable import PARTIAL, read_json, sync, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VERSION = 1
+COMMITS = "_commits"
+STAGING = "_staging"
+LOCK = "_lock"
+SNAPSHOT_EVERY = 32
+KEEP_REMOVED_MS = 3_600_000
+LOAD_ATTEMPTS = 5
+_COMMIT = re.compile(r"([0-9]{20})\.json")
+_SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot\.json")
+_DATA = re.compile(r"[0-9]{20}-[0-9]{4,}\.parquet")
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ArchiveFile:
+    path: str
+    """Below the archive's folder."""
+    rows: int
+    bytes: int
+    first: int
+    last: int
+
+    @property
+    def subject(self) -> str:
+        return self.path.split("/")[0].removeprefix("subject=")
+
+    @property
+    def day(self) -> str:
+        return self.path.split("/")[1].removeprefix("day=")
+
+
+@dataclass(frozen=True)
+class Commit:
+    number: int
+    at_ms: int
+    ranges: dict[str, Range] = field(default_factory=dict)
+    lost: dict[str, list[Range]] = field(default_factory=dict)
+    add: list[ArchiveFile] = field(default_factory=list)
+    remove: list[str] = field(default_factory=list)
+
+
+@dataclass
+class State:
+    """What holds after commit `number`."""
+
+    number: int = -1
+    begin: dict[str, int] = field(default_factory=dict)
+    next: dict[str, int] = field(default_factory=dict)
+    files: dict[str, ArchiveFile] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
+    """Files that a compaction replaced, and when."""
+    lost: dict[str, list[Range]] = field(default_factory=dict)
+
+    def apply(self, commit: Commit) -> None:
+        if commit.number != self.number + 1:
+            raise ConnectorError(
+                f"commit {self.number + 1} of the archive is missing (there is {commit.number}): "
+                "restore it from a backup"
+            )
+        for subject, ranges in commit.lost.items():
+            for lost in ranges:
+                self._advance(commit, subject, lost)
+                self.lost.setdefault(subject, []).append(lost)
+        for subject, range_ in commit.ranges.items():
+            self._advance(commit, subject, range_)
+        for path in commit.remove:
+            del self.files[path]
+            self.removed[path] = commit.at_ms
+        self.files |= {file.path: file for file in commit.add}
+        self.number = commit.number
+
+    def _advance(self, commit: Commit, subject: str, range_: Range) -> None:
+        start, end = range_
+        begun = self.begin.setdefault(subject, start)
+        if start != self.next.get(subject, begun) or end < start:
+            raise ConnectorError(
+                f"commit {commit.number} of the archive goes on with {subject} at {start}, but the "
+                f"commits before it end at {self.next.get(subject)}: restore it from a backup"
+            )
+        self.next[subject] = end
+
+    def forget_removed(self, now_ms: int) -> None:
+        """Takes back the grace of files that no reader can still be reading."""
+        kept = {path: at for path, at in self.removed.items() if now_ms - at < KEEP_REMOVED_MS}
+        self.removed = kept
+
+
+def load(folder: Path) -> State:
+    """The state after the newest commit. Needs no lock: it reads again when the run under way has
+    just put commits together."""
+    for attempt in range(LOAD_ATTEMPTS):
+        try:
+            return _load(folder)
+        except FileNotFoundError:
+            if attempt == LOAD_ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+def exists(folder: Path) -> bool:
+    return (folder / COMMITS).is_dir()
+
+
+def write_commit(folder: Path, state: State, commit: Commit) -> None:
+    """Returns when the commit holds; what it adds must be synced before. From time to time it also
+    puts commits together."""
+    content = {"version": VERSION, **asdict(commit)}
+    trial = State(number=state.number, begin=dict(state.begin), next=dict(state.next))
+    trial.files = dict(state.files)
+    trial.apply(commit)
+    write_json(folder / COMMITS / f"{commit.number:020}.json", content)
+    state.apply(commit)
+    if (commit.number + 1) % SNAPSHOT_EVERY == 0:
+        _snapshot(folder, state)
+
+
+def remove_leftovers(folder: Path, state: State, now_ms: int) -> list[str]:
+    """Deletes what no commit has: of runs that broke off, and replaced files after their time.
+    Only for who holds the lock."""
+    state.forget_removed(now_ms)
+    gone = []
+    for path in _data_files(folder):
+        name = path.relative_to(folder).as_posix()
+        if name not in state.files and name not in state.removed:
+            path.unlink()
+            gone.append(name)
+    for path in (folder / COMMITS).glob(f"*{PARTIAL}"):
+        path.unlink()
+    _delete_summed_up(folder)
+    return gone
+
+
+def _load(folder: Path) -> State:
+    if not exists(folder):
+        return State()
+    names = sorted(path.name for path in (folder / COMMITS).iterdir())
+    snapshots = [name for name in names if _SNAPSHOT.fullmatch(name)]
+    commits = [name for name in names if _COMMIT.fullmatch(name)]
+    state = _snapshot_of(folder / COMMITS / snapshots[-1]) if snapshots else State()
+    for name in commits:
+        if int(name[:20]) > state.number:
+            state.apply(_commit_of(folder / COMMITS / name))
+    return state
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise FileNotFoundError(path)
+    return read_json(path, VERSION)
+
+
+def _commit_of(path: Path) -> Commit:
+    content = _read(path)
+    try:
+        return Commit(
+            int(content["number"]),
+            int(content["at_ms"]),
+            {subject: _range(pair) for subject, pair in content["ranges"].items()},
+            {subject: [*map(_range, pairs)] for subject, pairs in content["lost"].items()},
+            [ArchiveFile(**file) for file in content["add"]],
+            list(content["remove"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConnectorError(f"{path} is damaged: restore it from a backup ({error!r})") from None
+
+
+def _snapshot(folder: Path, state: State) -> None:
+    content = {
+        "version": VERSION,
+        "number": state.number,
+        "begin": state.begin,
+        "next": state.next,
+        "files": [asdict(file) for file in state.files.values()],
+        "removed": state.removed,
+        "lost": state.lost,
+    }
+    write_json(folder / COMMITS / f"{state.number:020}.snapshot.json", content)
+    _delete_summed_up(folder)
+
+
+def _snapshot_of(path: Path) -> State:
+    content = _read(path)
+    try:
+        return State(
+            int(content["number"]),
+            dict(content["begin"]),
+            dict(content["next"]),
+            {file["path"]: ArchiveFile(**file) for file in content["files"]},
+            dict(content["removed"]),
+            {subject: [*map(_range, pairs)] for subject, pairs in content["lost"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConnectorError(f"{path} is damaged: restore it from a backup ({error!r})") from None
+
+
+def _delete_summed_up(folder: Path) -> None:
+    commits = folder / COMMITS
+    names = sorted(path.name for path in commits.iterdir())
+    snapshots = [name for name in names if _SNAPSHOT.fullmatch(name)]
+    if not snapshots:
+        return
+    newest = snapshots[-1]
+    old = [name for name in names if _COMMIT.fullmatch(name) and name[:20] <= newest[:20]]
+    for name in old + snapshots[:-1]:
+        (commits / name).unlink()
+    sync(commits)
+
+
+def _data_files(folder: Path) -> Iterator[Path]:
+    """Only what a run of ours can have written: other files are left alone."""
+    for path in folder.glob("subject=*/day=*/*.parquet"):
+        if _DATA.fullmatch(path.name):
+            yield path
+
+
+def _range(pair: Any) -> Range:
+    start, end = pair
+    return int(start), int(end)

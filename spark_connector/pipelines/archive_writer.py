@@ -1,0 +1,107 @@
+"""Rows to files of an archive, which no commit has yet.
+
+Spark writes under _staging, into a folder that no other run can have; then the files get their names
+and places, and are synced. What they hold is read back from the files themselves (rows, first and
+last offset), so a commit says what is on disk and not what should be. The driver gets a row for each
+file, never a message.
+
+Messages are sorted by offset in every file. Times are stored as microseconds in UTC, and the days are
+UTC's, whatever the session's time zone.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql import functions as sql
+
+from spark_connector.errors import clear_errors
+from spark_connector.pipelines.archive_format import STAGING, ArchiveFile
+from spark_connector.pipelines.durable import sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = (
+    "key BINARY, value BINARY, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, subject STRING, day STRING"
+)
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+}
+
+
+def archive_session(spark: SparkSession) -> SparkSession:
+    """The same Spark with settings of the archive's own; the caller's stay as they are."""
+    session = spark.newSession()
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    return session
+
+
+def as_archived(messages: DataFrame) -> DataFrame:
+    """Rows of Spark's Kafka source as an archive has them. Needs `archive_session`."""
+    return messages.select(
+        "key",
+        "value",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
+        sql.col("topic").alias("subject"),
+        sql.date_format("timestamp", "yyyy-MM-dd").alias("day"),
+    )
+
+
+def write_files(rows: DataFrame, folder: Path, number: int) -> list[ArchiveFile]:
+    """The files for commit `number`, in place and synced."""
+    staging = folder / STAGING / secrets.token_hex(4)
+    staging.parent.mkdir(parents=True, exist_ok=True)
+    with clear_errors():
+        ordered = rows.sortWithinPartitions("subject", "day", "offset")
+        ordered.write.partitionBy("subject", "day").parquet(str(staging))
+        facts = _facts(rows.sparkSession, staging)
+    files = [
+        _place(folder, staging, path, f"{number:020}-{index:04}.parquet", facts[path])
+        for index, path in enumerate(sorted(facts))
+    ]
+    folders = {(folder / file.path).parent for file in files}
+    for changed in [*folders, *{path.parent for path in folders}, folder]:
+        sync(changed)
+    shutil.rmtree(staging)
+    return files
+
+
+def _facts(spark: SparkSession, staging: Path) -> dict[Path, tuple[int, int, int]]:
+    if not any(staging.glob("subject=*")):
+        return {}
+    written = spark.read.schema(SCHEMA).parquet(str(staging))
+    by_file = written.groupBy(sql.col("_metadata.file_path").alias("path")).agg(
+        sql.count("*").alias("rows"),
+        sql.min("offset").alias("first"),
+        sql.max("offset").alias("last"),
+    )
+    return {
+        Path(unquote(urlparse(row["path"]).path)): (row["rows"], row["first"], row["last"])
+        for row in by_file.collect()
+    }
+
+
+def _place(
+    folder: Path, staging: Path, path: Path, name: str, facts: tuple[int, int, int]
+) -> ArchiveFile:
+    target = folder / path.relative_to(staging).parent / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    sync(path)
+    path.replace(target)
+    rows, first, last = facts
+    below = target.relative_to(folder).as_posix()
+    return ArchiveFile(below, rows, target.stat().st_size, first, last)

@@ -1,0 +1,161 @@
+"""Archives: every message once, whatever stopped a run, and nothing lost in silence."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import NewTopic
+
+from spark_connector.errors import ConnectorError
+from spark_connector.pipelines import archive_format
+from spark_connector.pipelines.archive import archive, archive_state, read_archive
+from spark_connector.tests.messages import T0, held, produce
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from pyspark.sql import SparkSession
+
+    from gateway.testing import TestBroker
+
+DAY_MS = 86_400_000
+
+
+def archived(spark: SparkSession, folder: Path, subject: str) -> list[Any]:
+    rows = read_archive(spark, folder, [subject]).orderBy("offset").collect()
+    return [
+        (
+            row["offset"],
+            round(row["timestamp"].timestamp() * 1000),
+            row["key"],
+            row["value"],
+            [(each["key"], each["value"]) for each in row["headers"] or []],
+        )
+        for row in rows
+    ]
+
+
+def in_broker(broker: TestBroker, subject: str) -> list[Any]:
+    return [
+        (record.offset, record.timestamp, record.key, record.value, list(record.headers))
+        for record in held(broker.bootstrap, subject)
+    ]
+
+
+def test_second_run_takes_a_message_twice_or_leaves_one_out(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    for subject in ("orders", "404"):
+        produce(kumquat.bootstrap, subject, [b"%d" % n for n in range(30)] + [None, b""])
+    first = archive(spark, kumquat.bootstrap, ["orders", "404"], tmp_path)
+    assert (first.messages, first.batches) == (64, 1)
+    produce(kumquat.bootstrap, "orders", [b"later"], T0 + 3 * DAY_MS)
+    second = archive(spark, kumquat.bootstrap, ["orders", "404"], tmp_path)
+    assert (second.messages, second.batches, second.leftovers) == (1, 1, 0)
+    assert archive(spark, kumquat.bootstrap, ["orders", "404"], tmp_path).batches == 0
+    for subject in ("orders", "404"):
+        assert archived(spark, tmp_path, subject) == in_broker(kumquat, subject)
+    days = sorted(path.name for path in (tmp_path / "subject=orders").iterdir())
+    assert days == ["day=2023-11-14", "day=2023-11-17"]
+    some = read_archive(spark, tmp_path, ranges={"orders": (30, 33)})
+    assert [row["offset"] for row in some.orderBy("offset").collect()] == [30, 31, 32]
+
+
+def test_reader_sees_files_that_no_commit_has(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(10)])
+    archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(10)])
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_connector.pipelines.archive.write_commit", crash)
+        with pytest.raises(KeyboardInterrupt):
+            archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    assert len([*tmp_path.glob("subject=*/day=*/*.parquet")]) == 2
+    assert len(archived(spark, tmp_path, "orders")) == 10
+    (tmp_path / "subject=orders" / "mine.parquet").write_bytes(b"not of the archive")
+    done = archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    assert (done.messages, done.leftovers) == (10, 1)
+    assert archived(spark, tmp_path, "orders") == in_broker(kumquat, "orders")
+    assert (tmp_path / "subject=orders" / "mine.parquet").exists()
+
+
+def test_small_files_pile_up_or_compaction_changes_what_is_read(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(5)])
+    assert archive(spark, kumquat.bootstrap, "orders", tmp_path).replaced == 0
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(5)])
+    produce(kumquat.bootstrap, "orders", [b"next day"], T0 + DAY_MS)
+    assert archive(spark, kumquat.bootstrap, "orders", tmp_path).replaced == 2
+    old, new = archive_state(tmp_path).files.values()
+    assert (new.rows, new.first, new.last) == (10, 0, 9)
+    assert (old.rows, old.first, old.last) == (1, 10, 10)
+    assert archived(spark, tmp_path, "orders") == in_broker(kumquat, "orders")
+
+
+def test_deleted_before_archived_goes_unnoticed(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(10)])
+    archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(10)])
+    with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+        admin.delete_records({TopicPartition("orders", 0): 15})
+    with pytest.raises(ConnectorError, match=r"orders: offsets 10 to 14.*--accept-loss"):
+        archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    assert archive_state(tmp_path).next == {"orders": 10}
+    done = archive(spark, kumquat.bootstrap, "orders", tmp_path, accept_loss=True)
+    assert (done.messages, done.lost) == (5, {"orders": [(10, 15)]})
+    assert "offsets 10 to 14" in done.summary().text()
+    assert [row[0] for row in archived(spark, tmp_path, "orders")] == [*range(10), *range(15, 20)]
+
+
+def test_subject_made_anew_is_taken_for_the_old_one(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(10)])
+    archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+        admin.delete_topics(["orders"])
+        admin.create_topics([NewTopic("orders", 1, 1)])
+    with pytest.raises(ConnectorError, match="made anew"):
+        archive(spark, kumquat.bootstrap, "orders", tmp_path)
+
+
+def test_bad_input_is_one_line_and_leaves_nothing(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "new"
+    with pytest.raises(ConnectorError, match="no subject nowhere"):
+        archive(spark, kumquat.bootstrap, "nowhere", folder)
+    with pytest.raises(ConnectorError, match="start it"):
+        archive(spark, "127.0.0.1:1", "orders", folder)
+    with pytest.raises(ConnectorError, match="no archive in"):
+        read_archive(spark, folder)
+    with pytest.raises(ConnectorError, match="mount"):
+        archive(spark, kumquat.bootstrap, "orders", "s3://bucket/archive")
+    assert not folder.exists()
+
+
+def test_archive_of_a_newer_version_is_changed_or_misread(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    produce(kumquat.bootstrap, "orders", [b"1"])
+    archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    (commit,) = (tmp_path / archive_format.COMMITS).glob("*.json")
+    commit.write_text(json.dumps(json.loads(commit.read_text()) | {"version": 2}))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConnectorError, match=r"newer version.*upgrade"):
+        archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    with pytest.raises(ConnectorError, match=r"newer version.*upgrade"):
+        read_archive(spark, tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
