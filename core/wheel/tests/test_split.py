@@ -167,7 +167,8 @@ def wish_of(headers: Headers) -> tuple[int | None, bytes | None, bytes | None]:
 
 def check_against_records(batch: memoryview) -> None:
     sent = list(records_of(batch, LIMIT))
-    plain, parked, cancels = [], [], []
+    plain, cancels = [], []
+    parked: list[Parked] = []
     try:
         for index, record in enumerate(sent):
             due, name, cancel = wish_of(record.headers)
