@@ -41,6 +41,7 @@ from core.wheel.schedule_format import (
 from core.wheel.schedule_output import Output
 
 AT_ONCE = 8
+HELD = 2 << 20
 _ENTRIES = 2048
 _BYTES = 1 << 20
 
@@ -66,7 +67,8 @@ def merge(
     def kept(subject_id: int, hour: int) -> bool:
         return hour >= drop_hours_before and is_live(subject_id)
 
-    with Output(files, directory, (inputs[0].stretch[0], inputs[-1].stretch[1])) as out:
+    stretch = inputs[0].stretch[0], inputs[-1].stretch[1]
+    with Output(files, directory, stretch, HELD) as out:
         lost = _merge_rows(inputs, drop_hours_before, kept, out)
         for kind in (MESSAGE, TOMBSTONE):
             _merge_ledgers([file.ledger(kind) for file in inputs], kind, kept, lost, out)

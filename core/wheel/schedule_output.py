@@ -43,8 +43,6 @@ from core.wheel.schedule_format import (
     pack_footer,
 )
 
-HELD = 4 << 20
-"""What a spool of a merge holds in memory. A fill has all of it in memory anyway."""
 _WRITE = 1 << 20
 
 
@@ -89,11 +87,9 @@ class Spool:
 
 class Output:
     """Rows of each kind come in the order of the format, the entries of a row too; so do the ledger and
-    the names."""
+    the names. Each spool holds up to `held` bytes in memory."""
 
-    def __init__(
-        self, files: Files, directory: Path, stretch: tuple[int, int], held: int = HELD
-    ) -> None:
+    def __init__(self, files: Files, directory: Path, stretch: tuple[int, int], held: int) -> None:
         self._files = files
         self._stretch = stretch
         number = 0
