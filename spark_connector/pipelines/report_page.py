@@ -189,8 +189,8 @@ def _sentence(subject: SubjectFacts) -> str:
 def _lateness(subject: SubjectFacts, axis: TimeAxis, slot: str) -> str:
     late = {start: figures for start, figures in subject.slots.items() if figures.delayed}
     series = [
-        ("p50", "p50", {start: float(f.late_p50 or 0) for start, f in late.items()}),
-        ("p99", "p99", {start: float(f.late_p99 or 0) for start, f in late.items()}),
+        ("p50", "p50", {start: max(f.late_p50 or 0, 0.0) for start, f in late.items()}),
+        ("p99", "p99", {start: max(f.late_p99 or 0, 0.0) for start, f in late.items()}),
     ]
     total = subject.total
     figures = (total.late_p50, total.late_p99, total.late_max)
