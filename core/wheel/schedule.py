@@ -15,13 +15,15 @@ Two things move these lines, each in two steps with the blocking part between th
             fill all older messages are in files, and their entries below the border go into the wheel
             (`admit` leaves out what is delivered, cancelled or there already); finish_load
 
-Fills and loads never overlap; the service runs them in one task.
+Fills and loads never overlap; the service runs them in one task. Until a load is finished, nothing beyond
+the line before it is delivered.
 
-Exactly once. W (`delivered_until`) is the (due, sid) of the last message delivered in order: every entry of a
-file up to there is done with. The wheel gives in order of (due, sid), so this one pair says it all, but for
+Exactly once. W (`delivered_until`) is the (due, sid) of the last message delivered in order: every entry
+of a file up to there is done with. The wheel gives in order of (due, sid), so this one pair says it all,
+but for two sorts:
 
-- messages that were parked when their time had passed W already. If one is still there at a fill it is filed
-  under W + 1 ms (`_refiled`), and gets a tombstone when it is delivered;
+- messages that were parked when their time had passed W already. If one is still there at a fill it is
+  filed under W + 1 ms (`_refiled`), and gets a tombstone when it is delivered;
 - deliveries after the last fill, known after a restart from the frames behind F (`done`): an entry that the
   files bring up again is left out by its sid, and gets a tombstone at the next fill.
 
@@ -51,7 +53,7 @@ from core.logs.parked import (
     heads_of,
     schedule_ids_of,
 )
-from core.wheel.schedule_format import PENDING, Name, Tombstone
+from core.wheel.schedule_format import PENDING, Tombstone
 from core.wheel.wheel import ENTRY, Wheel
 
 log = logging.getLogger("kumquat.delay")
@@ -268,17 +270,23 @@ class Schedule:
 
     # --- delivering ----------------------------------------------------------------------------
 
+    def may_deliver_until(self, now: int) -> int:
+        """What the wheel gives below this due time may be delivered. Nothing that an unfinished load may
+        have something to come before: W would pass that."""
+        return min(now + 1, self.loaded_until)
+
     def passed(self, key: Key) -> None:
         """All that the wheel gave up to this one is delivered or given up, and that is written."""
         self.delivered_until = max(self.delivered_until, key)
 
     def is_pending(self, sid: int, due: int) -> bool:
         """Whether a message with a delay id, not known to be cancelled, has yet to be delivered."""
-        if self.wheel.holds(sid):
-            return True
-        if due < self.loaded_until or (due, sid) <= self.delivered_until:
-            return False
-        return not (sid in self.done or sid in self.gone or sid in self._meanwhile)
+        if sid >= self.filled:
+            filling = self._filling.gone if self._filling is not None else ()
+            return not (sid in self.gone or sid in self._meanwhile or sid in filling)
+        if due < self.loaded_until:
+            return self.wheel.holds(sid)
+        return (due, sid) > self.delivered_until and sid not in self.done
 
     # --- fills ---------------------------------------------------------------------------------
 

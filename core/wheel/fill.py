@@ -1,0 +1,53 @@
+"""What goes into a schedule file: the blocking half of a fill (see schedule.py). No clock, no Trio.
+
+The frames of the stretch are read back from the log, which is synced up to its end by then: so a file never
+holds what a power cut can still take from the log. What was delivered or cancelled meanwhile stays out. A
+message whose time had passed `delivered_until` already is filed one millisecond behind that, else a start
+would take it for delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from core.logs.format import HEADER_SIZE
+from core.logs.parked import heads_of, parked_damage
+from core.wheel.schedule import FRAME, Fill
+from core.wheel.schedule_format import Name, Parked
+
+log = logging.getLogger("kumquat.delay")
+
+ReadFrame = Callable[[int, int], bytes]
+"""The payload of the frame at a position of the log, of a given length."""
+
+
+def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Iterator[Parked]:
+    """The messages of the stretch that still wait, in the order of the log. Blocks."""
+    frames, gone, until = fill.frames, fill.gone, fill.delivered_until
+    for i in range(0, len(frames), FRAME):
+        position, length, subject_id = frames[i : i + FRAME]
+        if not live(subject_id):
+            continue
+        payload = read(position, length)
+        begin = position + HEADER_SIZE
+        for at, head in heads_of(payload):
+            sid, due = begin + at, head.due
+            if sid in gone:
+                continue
+            record = payload[at : at + head.length]
+            damage = parked_damage(record)
+            if damage is not None:
+                log.error("the parked message at position %d of the log is lost: %s", sid, damage)
+                continue
+            if (due, sid) <= until:
+                due = until[0] + 1
+                fill.refiled[sid] = (due, subject_id)
+            yield Parked(due, sid, subject_id, record)
+
+
+def names_of(fill: Fill) -> Iterator[Name]:
+    """The names that came up in the stretch; to be asked for when all of `parked_of` was taken."""
+    for (subject_id, delay_id), (sid, due, status) in fill.names.items():
+        filed = fill.refiled.get(sid)
+        yield Name(subject_id, delay_id, sid, due if filed is None else filed[0], status)

@@ -1,0 +1,246 @@
+"""The schedule against a model of a few lines: each message that was not cancelled is delivered once.
+
+A life stands where the service stands, with a list for the log and lists for the schedule files, and
+crashes wherever it likes: a new Schedule is made from the last manifest and the frames behind it. The clock
+may go back, fills may fail, a load may take several tries. What comes next is drawn by a seeded generator:
+the failures that matter take some ten steps in the right order, which long random lives meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from core.logs.format import CANCEL, DELIVERED, HEADER_SIZE, PARKED
+from core.logs.parked import (
+    CANCELLED,
+    MOVED,
+    NO_ORIGIN,
+    ORIGIN_SIZE,
+    CancelItem,
+    heads_of,
+    pack_cancels,
+    pack_origin,
+    pack_parked,
+    pack_schedule_ids,
+)
+from core.wheel.fill import names_of, parked_of
+from core.wheel.schedule import Fill, Schedule
+from core.wheel.schedule_format import Parked, Tombstone
+from core.wheel.wheel import ENTRY, NAMED, Slot
+
+SUBJECTS = (1, 2)
+BODY = b"\x01\x01\x04"
+
+
+@dataclass
+class File:
+    parked: list[Parked]
+    tombstones: list[Tombstone]
+    names: dict[tuple[int, bytes], tuple[int, int, int]]
+
+
+@dataclass
+class Disk:
+    """The log, the files, and what the manifest says."""
+
+    frames: dict[int, tuple[int, int, bytes]] = field(default_factory=dict)
+    end: int = 0
+    files: list[File] = field(default_factory=list)
+    filled: int = 0
+    delivered_until: tuple[int, int] = (-1, -1)
+    pending: dict[int, int] = field(default_factory=dict)
+    remembered: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+
+    def read(self, position: int, length: int) -> bytes:
+        return self.frames[position][2]
+
+
+class Life:
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.disk = Disk()
+        self.now = 1_000_000
+        self.waiting: dict[int, tuple[int, int, bytes]] = {}
+        """The model: sid → subject, due, delay id."""
+        self.delivered: list[int] = []
+        self.fill: Fill | None = None
+        self.at_hand: list[Slot] = []
+        self.counter = 0
+        self.start()
+
+    def start(self) -> None:
+        disk = self.disk
+        self.schedule = Schedule(
+            disk.filled, disk.delivered_until, disk.pending, disk.remembered, disk.done
+        )
+        for position, (kind, subject_id, payload) in disk.frames.items():
+            if position >= disk.filled:
+                self.schedule.apply(kind, subject_id, position, payload)
+        self.schedule.end_replay()
+        self.fill, self.at_hand = None, []
+
+    def write(self, kind: int, subject_id: int, payload: bytes) -> int:
+        position = self.disk.end
+        self.disk.frames[position] = (kind, subject_id, payload)
+        self.disk.end = position + HEADER_SIZE + len(payload)
+        self.schedule.apply(kind, subject_id, position, payload)
+        return position + HEADER_SIZE
+
+    # --- what clients do -----------------------------------------------------------------------
+
+    def park(self) -> None:
+        subject_id, named = self.rng.choice(SUBJECTS), self.rng.random() < 0.5
+        parts, ids = [], []
+        for _ in range(self.rng.randint(1, 3)):
+            self.counter += 1
+            ids.append(b"m%d" % self.counter if named else b"")
+            due = self.now + self.rng.choice((0, 1, 5, self.rng.randint(0, 3_000)))
+            parts.append(pack_parked(due, 0, ids[-1], BODY))
+        payload = pack_origin(NO_ORIGIN) + b"".join(parts)
+        begin = self.write(PARKED, subject_id, payload)
+        for (at, head), delay_id in zip(heads_of(payload), ids, strict=True):
+            self.waiting[begin + at] = (subject_id, head.due, delay_id)
+
+    def named(self, key: tuple[int, bytes]) -> tuple[int, int, int] | None:
+        found: tuple[int, int, int] | None = self.schedule.look_up(key)
+        for file in reversed(self.disk.files):
+            found = found or file.names.get(key)
+        return found
+
+    def cancel_or_move(self) -> None:
+        known = [(s, i) for s, _, i in self.waiting.values() if i]
+        known.append((self.rng.choice(SUBJECTS), b"m%d" % self.rng.randint(1, self.counter + 1)))
+        subject_id, delay_id = self.rng.choice(known)
+        found = self.named((subject_id, delay_id))
+        expected = [s for s, m in self.waiting.items() if (m[0], m[2]) == (subject_id, delay_id)]
+        pending = (
+            found is not None
+            and found[2] != CANCELLED
+            and self.schedule.is_pending(found[0], found[1])
+        )
+        assert pending == bool(expected), "whether it is pending"
+        if not pending or found is None:
+            return
+        sid, due, _ = found
+        assert [sid] == expected
+        del self.waiting[sid]
+        outcome, until = CANCELLED, 0
+        if self.rng.random() < 0.5:
+            outcome, until = MOVED, self.now + self.rng.randint(0, 3_000)
+            payload = pack_origin(NO_ORIGIN) + pack_parked(until, 0, delay_id, BODY)
+            begin = self.write(PARKED, subject_id, payload)
+            self.waiting[begin + ORIGIN_SIZE] = (subject_id, until, delay_id)
+        item = CancelItem(outcome, sid, due, until, delay_id)
+        self.write(CANCEL, subject_id, pack_cancels(NO_ORIGIN, [item]))
+
+    # --- what the service does -----------------------------------------------------------------
+
+    def time_passes(self) -> None:
+        self.now += self.rng.choice((0, 1, 5, 500, 2_000, -1, -700))
+
+    def deliver(self) -> None:
+        wheel = self.schedule.wheel
+        self.at_hand = sorted(
+            self.at_hand + wheel.prepare(self.schedule.may_deliver_until(self.now))
+        )
+        due = [slot for slot in wheel.still(self.at_hand) if slot.due <= self.now]
+        slots = due[: self.rng.choice((1, 2, 5))]
+        for subject_id in SUBJECTS:
+            sids = [slot.sid for slot in slots if slot.subject_id == subject_id]
+            for sid in sids:
+                expected = self.waiting.pop(sid, None)
+                assert expected is not None, "delivered twice, or though it was cancelled"
+                assert expected[1] <= self.now, "early"
+                self.delivered.append(sid)
+            if sids:
+                self.write(DELIVERED, subject_id, pack_schedule_ids(sids))
+        wheel.delivered([slot.sid for slot in slots])
+        if slots:
+            self.schedule.passed((slots[-1].due, slots[-1].sid))
+        self.at_hand = wheel.still(self.at_hand)
+
+    def begin_fill(self) -> None:
+        if self.fill is None:
+            self.fill = self.schedule.begin_fill(self.disk.end)
+
+    def abandon_fill(self) -> None:
+        if self.fill is not None:
+            self.schedule.abandon_fill(self.fill)
+            self.fill = None
+
+    def finish_fill(self) -> None:
+        fill, disk = self.fill, self.disk
+        if fill is None:
+            return
+        parked = sorted(parked_of(fill, disk.read, lambda _: True))
+        names = {(n.subject_id, n.delay_id): (n.sid, n.due, n.status) for n in names_of(fill)}
+        disk.files.append(File(parked, fill.tombstones, names))
+        disk.filled, disk.delivered_until = fill.end, fill.delivered_until
+        disk.pending, disk.remembered, disk.done = fill.pending, fill.remembered, fill.done
+        self.fill = None
+        if self.rng.random() < 0.1:
+            self.start()
+        else:
+            self.schedule.finish_fill(fill)
+
+    def load(self, finishes: float = 0.8) -> None:
+        if self.fill is not None:
+            return
+        schedule = self.schedule
+        since = schedule.loaded_until
+        schedule.begin_load(max(self.now + self.rng.randint(0, 2_000), since), self.disk.end)
+        self.begin_fill()
+        self.finish_fill()
+        if self.rng.random() > finishes or self.schedule is not schedule:
+            return
+        struck = schedule.struck_recently()
+        for file in self.disk.files:
+            struck |= {tombstone.sid for tombstone in file.tombstones}
+        for number, file in enumerate(self.disk.files):
+            due = [p for p in file.parked if since <= p.due < schedule.border]
+            schedule.admit(number, b"".join(map(_entry, due)), struck)
+        schedule.finish_load()
+
+    def crash(self) -> None:
+        self.start()
+
+    # --- all of it -----------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        weights = {
+            self.park: 6,
+            self.cancel_or_move: 3,
+            self.time_passes: 6,
+            self.deliver: 8,
+            self.begin_fill: 2,
+            self.finish_fill: 2,
+            self.abandon_fill: 1,
+            self.load: 3,
+            self.crash: 1,
+        }
+        for step in self.rng.choices(list(weights), list(weights.values()), k=steps):
+            step()
+            assert sum(self.schedule.pending.values()) == len(self.waiting)
+        self.abandon_fill()
+        self.now += 1_000_000
+        for _ in range(10):
+            self.load(finishes=1)
+            while self.schedule.wheel.count:
+                self.deliver()
+        assert not self.waiting, "never delivered"
+        assert len(self.delivered) == len(set(self.delivered))
+
+
+def _entry(parked: Parked) -> bytes:
+    named = next(heads_of(parked.record, 0))[1].id_length > 0
+    length = len(parked.record) | (NAMED if named else 0)
+    return ENTRY.pack(parked.due, parked.sid, 0, length, parked.subject_id)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_life_loses_doubles_or_revives_a_message(seed: int) -> None:
+    Life(seed).run(400)
