@@ -86,7 +86,8 @@ class ScheduleFile:
         self.stretch = (footer.begin, footer.end)
         self.number = number_of(self.path.name)
         if self.path.name != file_name(self.stretch, self.number):
-            raise ScheduleDamaged(self.path, "stretch", self.path.name, self.stretch)
+            expected = f"{file_name(self.stretch, 0)} or another number at its end"
+            raise ScheduleDamaged(self.path, "name", expected, self.path.name)
         self.entry_count = footer.parked
         rows = footer.parked_rows + footer.tombstone_rows
         counts = (footer.parked + footer.tombstones, rows, rows, footer.names, footer.ids)

@@ -173,8 +173,9 @@ def file_name(stretch: tuple[int, int], number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """The last number of a schedule file's name."""
-    return int(name.removesuffix(SUFFIX).rpartition("-")[2])
+    """The last number of a schedule file's name; -1 when it has none."""
+    number = name.removesuffix(SUFFIX).rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1
 
 
 def pack_footer(footer: Footer) -> bytes:

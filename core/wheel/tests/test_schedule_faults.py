@@ -1,0 +1,281 @@
+"""Power cuts, failing disks, flipped bits, cut files: nothing that was saved is lost in silence, and
+nothing wrong is ever given."""
+
+import errno
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from core.logs.tests.power import FakeFiles, Fault
+from core.wheel.manifest import MANIFEST, Listed, Lost, Manifest, load, open_files, pack, save
+from core.wheel.merge import merge
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_format import (
+    ENTRY,
+    HOUR_MS,
+    LENGTH,
+    MESSAGE,
+    PENDING,
+    TOMBSTONE,
+    Name,
+    ScheduleDamaged,
+    ScheduleLost,
+    Tombstone,
+)
+from core.wheel.tests.schedules import (
+    DATA,
+    EVER,
+    FOLDER,
+    NOON,
+    Fill,
+    alive,
+    fake_files,
+    messages_of,
+    parked,
+    tombstones_of,
+)
+
+
+class Life:
+    """A schedule that is filled and merged, step by step, and what a start after a cut must find."""
+
+    def __init__(self, files: FakeFiles) -> None:
+        self.files = files
+        self.saved = 0
+        self.begun = 0
+        self.fills = [
+            Fill((100 * k, 100 * k + 100), [parked(NOON + k, 100 * k + i) for i in range(3)])
+            for k in range(6)
+        ]
+        for before, fill in zip(self.fills, self.fills[1:], strict=False):
+            fill.tombstones.append(Tombstone(*before.parked[0][:3]))
+
+    def run(self) -> None:
+        manifest = load(self.files, FOLDER)
+        held: list[ScheduleFile] = []
+        for k, fill in enumerate(self.fills):
+            self.begun = k + 1
+            held.append(fill.write(self.files))
+            self._save(manifest, held, k + 1)
+            if k % 2:
+                merged = merge(self.files, held[-2:], FOLDER, 0, lambda _: True)
+                assert merged is not None
+                old, held[-2:] = held[-2:], [merged]
+                self._save(manifest, held, k + 1)
+                for file in old:
+                    file.close()
+                    self.files.unlink(file.path)
+
+    def _save(self, manifest: Manifest, held: list[ScheduleFile], count: int) -> None:
+        manifest.filled = 100 * count
+        manifest.files = [Listed.of(file) for file in held]
+        save(self.files, FOLDER, manifest)
+        self.saved = count
+
+    def check(self, left: FakeFiles) -> None:
+        manifest = load(left, FOLDER)
+        count = manifest.filled // 100
+        assert self.saved <= count <= self.begun
+        found, lost = open_files(left, FOLDER, manifest)
+        assert lost == []
+        contents = [Fill(f.stretch, messages_of(f), tombstones_of(f)) for f in found]
+        assert alive(contents) == alive(self.fills[:count])
+        assert sorted(left.listdir(FOLDER)) == sorted([MANIFEST, *(f.path.name for f in found)])
+        for file in found:
+            file.close()
+        assert left.open_handles() == 0
+
+
+def look_everywhere(files: FakeFiles, seeds: int) -> int:
+    life = Life(files)
+    looked = 0
+
+    def look() -> None:
+        nonlocal looked
+        for seed in range(seeds):
+            looked += 1
+            try:
+                life.check(files.after_power_cut(Random(files.steps * 100 + seed)))
+            except BaseException as error:
+                error.add_note(f"cut before step {files.steps + 1}, seed {seed}")
+                error.add_note("\n".join(files.journal[-15:]))
+                raise
+        life.check(files.after_kill())
+
+    files.before_step = look
+    life.run()
+    look()
+    return looked
+
+
+def test_a_cut_at_any_step_leaves_what_the_manifest_says() -> None:
+    assert look_everywhere(FakeFiles(DATA), seeds=6) > 500
+
+
+class NeverSyncs(FakeFiles):
+    def fdatasync(self, fd: int) -> None:
+        pass
+
+
+class ForgetsNames(FakeFiles):
+    def fsync_dir(self, path: Path) -> None:
+        pass
+
+
+@pytest.mark.parametrize("broken", [NeverSyncs, ForgetsNames])
+def test_a_schedule_that_does_not_sync_is_caught(broken: type[FakeFiles]) -> None:
+    with pytest.raises((AssertionError, ScheduleLost)):
+        look_everywhere(broken(DATA), seeds=6)
+
+
+@pytest.mark.parametrize(
+    "operation", ["create", "pwritev", "truncate", "fdatasync", "rename", "fsync_dir"]
+)
+def test_a_write_that_fails_leaves_nothing_and_goes_well_later(operation: str) -> None:
+    files = fake_files()
+    fill = Fill((0, 100), [parked(NOON, 1)])
+    files.fail(Fault(operation, errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        fill.write(files)
+    assert files.listdir(FOLDER) == []
+    assert files.open_handles() == 0
+    assert messages_of(fill.write(files)) == fill.parked
+
+
+# Damage
+
+FILL = Fill(
+    (100, 200),
+    [parked(NOON + i * HOUR_MS // 2, 100 + i, 1 + i % 2, b"id" * (i % 2), i) for i in range(5)],
+    [Tombstone(NOON + 7, 50, 1), Tombstone(NOON + 8, 51, 3)],
+    [Name(1, b"one", 100, NOON, PENDING), Name(2, b"two", 101, NOON, PENDING)],
+)
+
+
+def questions(file: ScheduleFile) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Everything that a file can be asked; all bytes of it are needed for it."""
+    for kind in (MESSAGE, TOMBSTONE):
+        yield f"count {kind}", partial(file.count, 1, NOON + 1, NOON + HOUR_MS + 1, kind)
+        yield f"all {kind}", partial(file.count, None, NOON + 1, EVER, kind)
+        for row in file.rows(kind):
+            yield f"{row}", partial(file.entries, row, 0, EVER)
+    yield "names", lambda: list(file.names())
+    yield "find", lambda: [file.find(1, b"one"), file.find(2, b"two"), file.find(1, b"three")]
+    offset = 0
+    for one in sorted(FILL.parked, key=lambda one: (one.due // HOUR_MS, one.subject_id, one.due)):
+        yield f"record at {offset}", partial(file.read, offset, len(one.record))
+        offset += len(one.record)
+
+
+def answers(file: ScheduleFile) -> dict[str, object]:
+    """Those that are given; a question about what is damaged has none."""
+    found: dict[str, object] = {}
+    for what, ask in questions(file):
+        try:
+            found[what] = ask()
+        except ScheduleDamaged as damage:
+            if not re.fullmatch(r"/data/schedule/\S+: .*: expected .*, found .*", str(damage)):
+                raise
+    return found
+
+
+def saved() -> tuple[FakeFiles, ScheduleFile, Manifest]:
+    files = fake_files()
+    load(files, FOLDER)
+    file = FILL.write(files)
+    manifest = Manifest(filled=200, files=[Listed.of(file)])
+    save(files, FOLDER, manifest)
+    return files, file, manifest
+
+
+def test_a_flipped_bit_is_noticed_and_costs_no_more_than_its_record_or_block() -> None:
+    files, file, manifest = saved()
+    whole, content = answers(file), files.content(file.path)
+    records = file.footer.records
+    for bit in range(0, 8 * len(content), 3):
+        at = bit // 8
+        files.damage(
+            file.path, content[:at] + bytes([content[at] ^ 1 << bit % 8]) + content[at + 1 :]
+        )
+        found, lost = open_files(files, FOLDER, manifest)
+        if lost:
+            assert not found
+            assert at >= records, "a record kept the file from being opened"
+            assert lost[0].listed == manifest.files[0]
+            continue
+        given = answers(found[0])
+        assert given.items() <= whole.items(), f"byte {at}: something wrong was given"
+        assert len(given) < len(whole), f"byte {at}: silent"
+        if at < records:
+            assert len(given) == len(whole) - 1, f"byte {at}: more than its record was lost"
+        found[0].close()
+
+
+def test_a_file_that_is_cut_longer_or_another_one_is_lost_loudly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files, file, manifest = saved()
+    content = files.content(file.path)
+    other = Fill((100, 200), [parked(NOON, 150)]).write(files)
+    spoiled = [content[:size] for size in range(len(content))]
+    spoiled += [content + b"\0", content + content, files.content(other.path)]
+    for damaged in spoiled:
+        files.damage(file.path, damaged)
+        caplog.clear()
+        found, [lost] = open_files(files, FOLDER, manifest)
+        assert found == []
+        assert lost.listed.stretch == (100, 200)
+        assert lost.listed.entries == 5
+        assert caplog.messages == [f"schedule file lost: {lost.reason}"]
+    files.unlink(file.path)
+    found, [lost] = open_files(files, FOLDER, manifest)
+    assert "is missing" in lost.reason
+
+
+def test_a_disk_that_cannot_read_a_file_at_start_has_lost_it() -> None:
+    files, _, manifest = saved()
+    files.fail(Fault("pread", errno.EIO, name=".schedule"))
+    found, [lost] = open_files(files, FOLDER, manifest)
+    assert found == []
+    assert isinstance(lost, Lost)
+    files.fail(Fault("pread", errno.EINVAL, name=".schedule"))
+    with pytest.raises(OSError, match="Invalid argument"):
+        open_files(files, FOLDER, manifest)
+
+
+def test_a_record_that_is_damaged_does_not_keep_the_others_from_being_read() -> None:
+    files, file, _ = saved()
+    content = bytearray(files.content(file.path))
+    row = next(file.rows(MESSAGE))
+    offset = ENTRY.unpack(file.table(row.first, 1))[2]
+    content[offset + 10] ^= 1
+    files.damage(file.path, bytes(content))
+    places = [
+        (offset, length & LENGTH) for _, _, offset, length, _ in ENTRY.iter_unpack(file.table(0, 5))
+    ]
+    first, *others = file.read_many(places)
+    assert isinstance(first, ScheduleDamaged)
+    assert not any(isinstance(one, ScheduleDamaged) for one in others)
+
+
+def test_a_flipped_bit_or_a_cut_of_the_manifest_is_noticed() -> None:
+    files, file, _ = saved()
+    manifest = Manifest(
+        200, (NOON, 7), [Listed.of(file)], {1: 3, 2: 2}, {(1, b"x"): NOON, (2, b"yz"): 1}, {5, 6}
+    )
+    save(files, FOLDER, manifest)
+    assert load(files, FOLDER) == manifest
+    content, path = pack(manifest), FOLDER / MANIFEST
+    spoiled = [content[:size] for size in range(len(content))] + [content + b"\0"]
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        spoiled.append(bytes(flipped))
+    for damaged in spoiled:
+        files.damage(path, damaged)
+        with pytest.raises(ScheduleLost, match=r"manifest is damaged.*move the folder away"):
+            load(files, FOLDER)
