@@ -1,4 +1,4 @@
-"""`kumquat dump FILE` for the schedule: what is in a schedule file or the manifest, where and why it is bad.
+"""`kumquat dump FILE` for the schedule: what is in a schedule file or the manifest, and what is bad.
 
 It reads the file alone, so it works on a copy, without a broker. A line for each message, tombstone and
 name; the last line sums up. It gives 0 when all is whole, 1 when something is not.
