@@ -19,6 +19,7 @@ import struct
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from select import select
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from core.logs.files import Buffer
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 
 class TroubledFiles(RealFiles):
@@ -55,6 +56,9 @@ class TroubledFiles(RealFiles):
     def __init__(self) -> None:
         self.write_error: int | None = None
         self.sync_error: int | None = None
+        self.held = 0
+        """How many syncs are held at this moment."""
+        self._counting = threading.Lock()
         self._go = threading.Event()
         self._go.set()
 
@@ -70,7 +74,13 @@ class TroubledFiles(RealFiles):
         return super().pwritev(fd, buffers, offset)
 
     def fdatasync(self, fd: int) -> None:
-        assert self._go.wait(DEADLINE)
+        with self._counting:
+            self.held += 1
+        try:
+            assert self._go.wait(DEADLINE)
+        finally:
+            with self._counting:
+                self.held -= 1
         if self.sync_error is not None:
             raise OSError(self.sync_error, os.strerror(self.sync_error))
         super().fdatasync(fd)
@@ -123,6 +133,11 @@ class Client:
         (size,) = struct.unpack(">i", await self._exactly(4))
         return await self._exactly(size)
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether the broker has sent something that was not received yet."""
+        return bool(self._received or select([self.stream.socket], [], [], 0)[0])
+
     async def closed(self) -> bool:
         """Wait for the broker to end the connection; False if it sends something instead."""
         try:
@@ -161,8 +176,16 @@ class Served:
         await self.broker.subjects.create(name, configs)
 
     async def settled(self) -> None:
-        """Until the broker has nothing left to do but to wait."""
-        await wait_all_tasks_blocked(0.01)
+        """Until the broker has nothing left to do but to wait, and neither have its threads; but for the
+        syncs that are held."""
+        while True:
+            await wait_all_tasks_blocked(0.01)
+            if self._threads_at_work() <= self.files.held:
+                return
+
+    def _threads_at_work(self) -> int:
+        syncing = [log for log in (self.broker.log.log, self.broker.actions.log) if log._job]
+        return len(syncing) + trio.to_thread.current_default_thread_limiter().borrowed_tokens
 
 
 def serve(check: Callable[[Served], Awaitable[None]], folder: Path, **options: Any) -> None:

@@ -15,6 +15,7 @@ from gateway.cli import main, version
 from gateway.testing import TestBroker, broker
 
 FREE = "PLAINTEXT://127.0.0.1:0"
+DEADLINE = 120
 
 
 def kumquat(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -23,7 +24,7 @@ def kumquat(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
 
@@ -88,7 +89,7 @@ def test_a_port_in_use_is_one_line_with_the_address_and_exit_code_2(tmp_path: Pa
 def test_a_folder_in_use_is_one_line_with_the_first_brokers_pid(kumquat: TestBroker) -> None:
     command = [sys.executable, "-m", "gateway", "serve", "--listeners", FREE]
     command += ["--log-dirs", str(kumquat.directory)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert str(kumquat.pid) in result.stderr
@@ -123,7 +124,7 @@ def test_options_come_from_file_environment_and_flags(tmp_path: Path) -> None:
     assert process.stdout is not None
     shown = [process.stdout.readline() for _ in range(7)]
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=DEADLINE)
     assert (process.returncode, err) == (0, "")
     assert shown[1] == "Try it from another terminal, in this folder:\n"
     assert (tmp_path / "from-environment").exists()
@@ -182,7 +183,7 @@ def test_the_lines_to_paste_work_and_work_again(kumquat: TestBroker) -> None:
 
     def paste(line: str) -> str:
         done = subprocess.run(
-            line, shell=True, capture_output=True, text=True, check=True, timeout=60
+            line, shell=True, capture_output=True, text=True, check=True, timeout=DEADLINE
         )
         assert done.stderr == ""
         return done.stdout

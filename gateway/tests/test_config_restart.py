@@ -9,6 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 from gateway.testing import TestBroker, broker
 
 LOG_APPEND_TIME = 2
+DEADLINE = 90
 
 
 def client(b: TestBroker) -> AdminClient:
@@ -19,13 +20,13 @@ def create(b: TestBroker, name: str, **configs: str) -> None:
     named = {key.replace("_", "."): value for key, value in configs.items()}
     admin = client(b)  # its futures fail when it is gone
     (created,) = admin.create_topics([NewTopic(name, config=named)]).values()
-    created.result(30)
+    created.result(DEADLINE)
 
 
 def configs(b: TestBroker, name: str) -> dict[str, str]:
     admin = client(b)
     (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
-    return {key: entry.value for key, entry in described.result(30).items()}
+    return {key: entry.value for key, entry in described.result(DEADLINE).items()}
 
 
 def alter(b: TestBroker, name: str, config: str, value: str) -> str:
@@ -35,7 +36,7 @@ def alter(b: TestBroker, name: str, config: str, value: str) -> str:
     admin = client(b)
     (altered,) = admin.incremental_alter_configs([resource]).values()
     try:
-        altered.result(30)
+        altered.result(DEADLINE)
     except KafkaException as error:
         return str(error)
     return ""
@@ -44,14 +45,14 @@ def alter(b: TestBroker, name: str, config: str, value: str) -> str:
 def write(b: TestBroker, name: str, value: bytes, timestamp: int = 0) -> None:
     producer = Producer({"bootstrap.servers": b.bootstrap})
     producer.produce(name, value, timestamp=timestamp)
-    assert producer.flush(30) == 0
+    assert producer.flush(DEADLINE) == 0
 
 
 def read(b: TestBroker, name: str, count: int) -> list[Message]:
     consumer = Consumer({"bootstrap.servers": b.bootstrap, "group.id": "unused"})
     consumer.assign([TopicPartition(name, 0, 0)])
     try:
-        return consumer.consume(count, timeout=30)
+        return consumer.consume(count, timeout=DEADLINE)
     finally:
         consumer.close()
 

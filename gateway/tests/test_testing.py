@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from gateway.testing import BrokerError, TestBroker, broker
 
 pytest_plugins = ["pytester"]
+DEADLINE = 90
 
 
 def write(b: TestBroker, value: bytes) -> int | None:
@@ -17,7 +18,7 @@ def write(b: TestBroker, value: bytes) -> int | None:
     offsets: list[int | None] = []
     producer = Producer({"bootstrap.servers": b.bootstrap})
     producer.produce("orders", value, on_delivery=lambda _e, sent: offsets.append(sent.offset()))
-    assert producer.flush(30) == 0
+    assert producer.flush(DEADLINE) == 0
     return offsets[0]
 
 
@@ -25,7 +26,7 @@ def read(b: TestBroker, count: int) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": b.bootstrap, "group.id": "unused"})
     consumer.assign([TopicPartition("orders", 0, 0)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=30)]
+        return [message.value() for message in consumer.consume(count, timeout=DEADLINE)]
     finally:
         consumer.close()
 
@@ -83,7 +84,7 @@ def test_options_reach_the_broker_and_the_environment_does_not(
 ) -> None:
     monkeypatch.setenv("KUMQUAT_LOGGING_LEVEL", "nonsense")
     with broker(auto_create_topics_enable=False, node_id=9) as b:
-        cluster = AdminClient({"bootstrap.servers": b.bootstrap}).list_topics(timeout=30)
+        cluster = AdminClient({"bootstrap.servers": b.bootstrap}).list_topics(timeout=DEADLINE)
         assert list(cluster.brokers) == [9]
 
 

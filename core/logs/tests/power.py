@@ -75,7 +75,7 @@ class HeldSync:
 
     def __call__(self, path: Path) -> None:
         self.started.set()
-        self._released.wait(timeout=30)
+        self._released.wait(timeout=120)
 
     def release(self) -> None:
         self._released.set()

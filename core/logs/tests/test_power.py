@@ -181,11 +181,11 @@ def test_what_is_written_during_a_sync_is_not_covered_by_it() -> None:
     files.during_sync = held
     flusher = threading.Thread(target=files.fdatasync, args=(fd,))
     flusher.start()
-    assert held.started.wait(timeout=10)
+    assert held.started.wait(timeout=120)
     assert recover_toy(files.after_power_cut(Random(0), "nothing")) == set()
     files.pwritev(fd, [record(1)], SECTOR)
     held.release()
-    flusher.join(timeout=10)
+    flusher.join(timeout=120)
     assert recover_toy(files.after_power_cut(Random(0), "nothing")) == {0}
     assert recover_toy(files.after_power_cut(Random(0), "all")) == {0, 1}
 

@@ -69,7 +69,7 @@ def test_a_waiting_read_wakes_when_a_message_is_synced(tmp_path: Path) -> None:
         async with service(directory) as log, trio.open_nursery() as nursery:
             subject = log.create_subject_nowait("s")
             await log.wait_synced()
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 nursery.start_soon(log.wait_for_data, [subject], float("inf"))
                 await trio.testing.wait_all_tasks_blocked()
                 append(log, subject, b"a")
@@ -82,7 +82,7 @@ def test_a_deleted_subject_wakes_its_waiting_reads(tmp_path: Path) -> None:
     async def story(directory: Path) -> None:
         async with service(directory) as log, trio.open_nursery() as nursery:
             subject = log.create_subject_nowait("s")
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 nursery.start_soon(log.wait_for_data, [subject], float("inf"))
                 await trio.testing.wait_all_tasks_blocked()
                 log.delete_subject_nowait(subject)
@@ -170,7 +170,7 @@ def test_sequences_go_on_when_retention_has_deleted_all_segments_of_a_subject(
             for _ in range(20):
                 append(log, young, b"y" * 200, timestamp=clock[0])
                 await log.wait_synced()
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 while log.log.has_chores:
                     await trio.lowlevel.checkpoint()
             await log.apply_retention()

@@ -35,7 +35,7 @@ def run(story: Story, directory: Path, **options: int) -> FakeFiles:
     files = FakeFiles(directory)
 
     async def told() -> None:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             async with running(files, **options) as service:
                 subject = service.create_subject_nowait("s")
                 service.append_nowait(subject, memoryview(batch(b"first")))
@@ -55,14 +55,14 @@ def test_nobody_hears_of_a_batch_while_its_sync_is_held(tmp_path: Path) -> None:
             appended = service.append_nowait(subject, memoryview(bytearray(data)))
             service.write_nowait()
             service.call_when_synced(appended.end, heard.append)
-            await trio.to_thread.run_sync(held.started.wait, 10)
+            await trio.to_thread.run_sync(held.started.wait, 120)
         assert (heard, subject.next_sequence, subject.high_watermark) == ([], 2, 1)
         assert service.read_nowait(subject, 1, 1000, True) == []
         assert service.produce_blocked
         left = files.after_power_cut(Random(0), "nothing")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(service.wait_produce_unblocked)
-            nursery.start_soon(service.wait_for_data, [subject], trio.current_time() + 20)
+            nursery.start_soon(service.wait_for_data, [subject], trio.current_time() + 600)
             await trio.testing.wait_all_tasks_blocked()
             held.release()
         await service.wait_synced()

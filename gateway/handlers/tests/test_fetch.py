@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trio
 
 from core.logs.tests.batches import batch
 from core.records.batch import read_head
@@ -183,9 +182,7 @@ def test_a_fetch_waits_until_min_bytes_are_there(tmp_path: Path) -> None:
             await reader.send((fetch(("t", 0), max_wait_ms=5000, min_bytes=2 * BATCH), 11))
             await fill(writer, "t", 1)
             await served.settled()
-            with trio.move_on_after(0) as scope:
-                await reader.receive_frame()
-            assert scope.cancelled_caught, "one batch is not enough"
+            assert not reader.has_answer, "one batch is not enough"
             await fill(writer, "t", 1)
             assert bases((await reader.receive()).responses[0].partitions[0]) == [0, 1]
 
