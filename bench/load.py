@@ -21,6 +21,8 @@ from bench.child import Child, main
 
 VALUE_BYTES = 100
 """On average: the values are of eleven lengths around it."""
+MOST_SECONDS = 60
+"""That answers which are waited for may take."""
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,10 @@ class _Generator:
         selector = selectors.EpollSelector()
         for connection in self.connections:
             selector.register(connection.socket, selectors.EVENT_READ, connection)
-        self._pump(selector, limit, self.work.warm_up, [])
+        self._pump(selector, limit, self.work.warm_up, [], at_least=0)
         latencies: list[float] = []
         cpu, began = proc.cpu_seconds(self.work.pid), time.perf_counter()
-        chunks = self._pump(selector, limit, self.work.seconds, latencies)
+        chunks = self._pump(selector, limit, self.work.seconds, latencies, at_least=1)
         seconds = time.perf_counter() - began
         cpu = proc.cpu_seconds(self.work.pid) - cpu
         self._drain(selector)
@@ -185,20 +187,29 @@ class _Generator:
         return _loaded(latencies, chunks * self.work.chunk, seconds, cpu)
 
     def _pump(
-        self, selector: selectors.EpollSelector, limit: int, seconds: float, latencies: list[float]
+        self,
+        selector: selectors.EpollSelector,
+        limit: int,
+        seconds: float,
+        latencies: list[float],
+        *,
+        at_least: int,
     ) -> int:
+        """For that long, and until at least so many chunks were answered."""
         chunks = 0
         end = time.perf_counter() + seconds
         for connection in self.connections:
             connection.fill(limit)
-        while time.perf_counter() < end:
+        while (now := time.perf_counter()) < end or chunks < at_least:
+            if now > end + MOST_SECONDS:
+                raise RuntimeError("no request was answered")
             for key, _ in selector.select(1):
                 chunks += key.data.read(self.answer, latencies)
                 key.data.fill(limit)
         return chunks
 
     def _drain(self, selector: selectors.EpollSelector) -> None:
-        end = time.perf_counter() + 60
+        end = time.perf_counter() + MOST_SECONDS
         while any(connection.sent for connection in self.connections):
             if time.perf_counter() > end:
                 raise RuntimeError("requests were left without an answer")

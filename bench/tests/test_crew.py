@@ -32,7 +32,7 @@ def test_a_crew_handles_every_message_and_says_when() -> None:
         try:
             writer.write(count)
             crew.wait_assigned()
-            marks.wait(seconds=30)
+            marks.wait(seconds=120)
             (result,) = crew.stop()
         finally:
             crew.kill()
