@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A test is over before a better compiler has paid for itself."""
 SMALL: dict[str, str | int | bool] = {
+    "spark.driver.extraJavaOptions": _JVM,
     "spark.ui.enabled": False,
     "spark.ui.showConsoleProgress": False,
     "spark.sql.shuffle.partitions": 2,
