@@ -110,6 +110,8 @@ class Wheel:
     def __init__(self) -> None:
         self.count = 0
         """Entries that are neither delivered nor cancelled."""
+        self.taken_back = 0
+        """How many slots were cancelled when they were at hand: see `still`."""
         self._notches: dict[int, _Notch] = {}
         self._order: list[int] = []
         """The numbers of the notches, as a heap."""
@@ -257,6 +259,17 @@ class Wheel:
             slots = [slot for slot in slots if slot.sid not in passed_over]
         return slots
 
+    def next_key(self, until: int) -> tuple[int, int] | None:
+        """Due time and sid of the lowest entry with due < `until` that was not given. A cancelled one may
+        still count."""
+        while self.unfold(until):
+            pass
+        key = min((run.key(run.at) for run in self._runs if run.low < until), default=None)
+        if key is None:
+            return None
+        due, sid = _KEY.unpack(key)
+        return due, sid
+
     def next_due(self) -> int | None:
         """The smallest due time of what was not given. A cancelled entry may still count."""
         dues = [run.low for run in self._runs]
@@ -284,12 +297,20 @@ class Wheel:
         """Whether an entry with a delay id is in the wheel or at hand. Of others nothing is known."""
         return sid in self._named
 
+    def has(self, sid: int, due: int) -> bool:
+        """Whether an entry that was added under this due time is in the wheel or at hand. It is searched
+        for."""
+        if sid in self._at_hand or sid in self._named:
+            return True
+        return sid not in self._cancelled and self._finds(due, sid)
+
     def cancel(self, sid: int, due: int) -> bool:
         """The entry will not be given; nor, if it is at hand, will it be delivered. False: it is not here.
         `due` is what it was added under: one without a delay id is searched for."""
         if sid in self._at_hand:
             del self._at_hand[sid]
-        elif sid in self._named or (sid not in self._cancelled and self._finds(due, sid)):
+            self.taken_back += 1
+        elif self.has(sid, due):
             self._cancelled.add(sid)
         else:
             return False

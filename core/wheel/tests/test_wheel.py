@@ -71,6 +71,15 @@ class WheelMachine(RuleBasedStateMachine):
     def unfold(self, until: int) -> None:
         self.wheel.unfold(until)
 
+    @rule(until=DUES)
+    def next_key(self, until: int) -> None:
+        found = self.wheel.next_key(until)
+        expected = min((s[:2] for s in self.waiting.values() if s.due < until), default=None)
+        if self.passed_over:
+            assert expected is None or (found is not None and found <= expected)
+        else:
+            assert found == expected
+
     @rule(until=DUES, most=st.integers(1, 12))
     def prepare(self, until: int, most: int) -> None:
         slots = self.wheel.prepare(until, most)

@@ -1,0 +1,146 @@
+"""Reading parked records back: by the slots of the wheel, and frame by frame for a fill. All of it blocks.
+
+A record lies in the message log at its schedule id, or in a schedule file; the entry says which. Neighbours
+are read together. Every record is checked against its own CRC: what is damaged comes back as the words that
+say so, never as bytes, and never keeps others from being read.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from core.errors import CorruptMessage
+from core.logs.format import HEADER_SIZE
+from core.logs.log import MessageLog
+from core.logs.parked import ORIGIN_SIZE, RECORD_HEAD, RECORD_HEAD_SIZE, parked_damage
+from core.logs.segment import Segment
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_format import ScheduleClosed
+from core.wheel.wheel import LOG, Slot
+
+log = logging.getLogger("kumquat.delay")
+
+_GAP = 32 << 10
+"""Bytes between two records that are rather read than a second read begun."""
+_STRIDE = 1 << 20
+"""The most that one read of several records takes, but for the last of them."""
+
+Body = bytes | str
+"""A parked record, or what is wrong with it."""
+Place = tuple[int, int]
+"""Where a record lies in the log, and its length."""
+
+
+class LogBodies:
+    """Parked records and frames of the message log."""
+
+    def __init__(self, message_log: MessageLog) -> None:
+        self._log = message_log
+
+    def payload(self, position: int, length: int) -> bytes:
+        """The payload of a PARKED frame, cut off where its records can no longer be told apart."""
+        try:
+            payload = self.read(position + HEADER_SIZE, length)
+        except (CorruptMessage, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EIO:
+                raise
+            log.error("the parked messages at position %d of the log are lost: %s", position, error)
+            return bytes(ORIGIN_SIZE)
+        at = ORIGIN_SIZE
+        while at + RECORD_HEAD_SIZE <= length:
+            size = RECORD_HEAD.unpack_from(payload, at)[0]
+            if size < RECORD_HEAD_SIZE or at + size > length:
+                break
+            at += size
+        if at != length:
+            log.error("the parked messages from position %d of the log on are lost", position + at)
+        return payload[:at]
+
+    def read_many(self, places: Sequence[Place]) -> list[Body]:
+        found: list[Body] = [""] * len(places)
+        order = sorted(range(len(places)), key=places.__getitem__)
+        for run in _runs(places, order):
+            begin = places[run[0]][0]
+            end = max(places[i][0] + places[i][1] for i in run)
+            try:
+                data = self.read(begin, end - begin)
+            except (CorruptMessage, OSError) as error:
+                if isinstance(error, OSError) and error.errno != errno.EIO:
+                    raise
+                for i in run:
+                    found[i] = self._alone(places[i]) if len(run) > 1 else str(error)
+                continue
+            for i in run:
+                position, length = places[i]
+                record = data[position - begin : position - begin + length]
+                found[i] = parked_damage(record) or record
+        return found
+
+    def _alone(self, place: Place) -> Body:
+        [body] = self.read_many([place])
+        return body
+
+    def read(self, position: int, size: int) -> bytes:
+        segment = self._segment(position)
+        with self._log.open_files.pinned(segment.path) as fd:
+            data = self._log.files.pread(fd, size, position - segment.base)
+        if len(data) != size:
+            raise CorruptMessage(
+                f"{segment.path}: expected {size} bytes at position {position}, found {len(data)}"
+            )
+        return data
+
+    def _segment(self, position: int) -> Segment:
+        segments = self._log.state.segments
+        i = bisect_right(segments, position, key=lambda segment: segment.base) - 1
+        if i < 0:
+            raise CorruptMessage(f"the log no longer has position {position}")
+        return segments[i]
+
+
+def _runs(places: Sequence[Place], order: Iterable[int]) -> Iterator[list[int]]:
+    """Neighbours, to be read together."""
+    run: list[int] = []
+    begin = end = 0
+    for i in order:
+        position, length = places[i]
+        if run and (position > end + _GAP or position - begin > _STRIDE):
+            yield run
+            run = []
+        if not run:
+            begin = end = position
+        run.append(i)
+        end = max(end, position + length)
+    if run:
+        yield run
+
+
+def read_bodies(
+    slots: Sequence[Slot], log_bodies: LogBodies, files: dict[int, ScheduleFile]
+) -> list[Body]:
+    """The record of each slot, in their order."""
+    by_source: dict[int, list[int]] = {}
+    for i, slot in enumerate(slots):
+        by_source.setdefault(slot.source, []).append(i)
+    found: list[Body] = [""] * len(slots)
+    for source, indexes in by_source.items():
+        bodies: Sequence[object]
+        if source == LOG:
+            bodies = log_bodies.read_many([(slots[i].sid, slots[i].length) for i in indexes])
+        else:
+            bodies = _from_file(files.get(source), [slots[i] for i in indexes])
+        for i, body in zip(indexes, bodies, strict=True):
+            found[i] = body if isinstance(body, bytes) else str(body)
+    return found
+
+
+def _from_file(file: ScheduleFile | None, slots: Sequence[Slot]) -> Sequence[object]:
+    """A file is closed under a reader only when all that was wanted of it has been cancelled."""
+    if file is not None:
+        with suppress(ScheduleClosed):
+            return file.read_many([(slot.offset, slot.length) for slot in slots])
+    return ["cancelled"] * len(slots)

@@ -1,0 +1,275 @@
+"""Delivers what is due: takes slots from the wheel, reads their records ahead, writes them as messages.
+
+Rules:
+- Never early, by the wall clock read at the moment of delivery. Sleeps end at the next due time, and after
+  one notch at the latest, so that a clock that was set, or a machine that slept, is noticed.
+- In order of (due, schedule id) over all subjects: what is written moves `delivered_until` on, and a start
+  takes all up to there for delivered. So before anything is delivered, whatever the wheel holds below it is
+  taken too. Beyond `loaded_until` nothing is taken: there the wheel is not complete yet.
+- Records of the coming notch are read ahead in a thread, up to 64 MB of them.
+- After some milliseconds of work others have their turn. While too much is unsynced nothing is written.
+- A write that fails changes nothing. It is tried again every second; one line in the log says when that
+  begins, another when it ends, and `failing` says so meanwhile.
+- A record that is damaged is given up, loudly; one whose subject is gone goes with it.
+
+Lateness is counted when the messages are synced, which is when consumers can see them.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import trio
+
+from core.errors import KumquatError, StorageError
+from core.logs.parked import SCHEDULE_ID, pack_schedule_ids
+from core.logs.service import MessageService
+from core.logs.subject import Subject
+from core.wheel.bodies import Body
+from core.wheel.delivery import build_batches
+from core.wheel.lateness import Histogram
+from core.wheel.schedule import Schedule
+from core.wheel.wheel import NOTCH_MS, Slot
+
+log = logging.getLogger("kumquat.delay")
+
+AHEAD_BYTES = 64 << 20
+"""How much is read ahead."""
+AT_HAND = 16_384
+"""How many slots are taken from the wheel ahead of their delivery."""
+CHUNK = 2_048
+"""How many messages are delivered in one go: a few milliseconds of work."""
+CHUNK_BYTES = 2 << 20
+RETRY_SECONDS = 1.0
+_FOREVER = 1 << 62
+
+ReadBodies = Callable[[list[Slot]], list[Body]]
+"""Blocks."""
+
+
+class Deliverer:
+    def __init__(
+        self,
+        message_log: MessageService,
+        schedule: Schedule,
+        read_bodies: ReadBodies,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.lateness = Histogram()
+        self.failing: str | None = None
+        """Why nothing can be delivered at the moment."""
+        self._log = message_log
+        self._schedule = schedule
+        self._wheel = schedule.wheel
+        self._read_bodies = read_bodies
+        self._now_ms = now_ms
+        self._slots: list[Slot] = []
+        """At hand, in order."""
+        self._bodies: dict[int, Body] = {}
+        """Their records, as far as they are read, by sid."""
+        self._held = 0
+        """Bytes of these."""
+        self._taken_back = 0
+        self._wake = trio.Event()
+        self._wakes_at = 0
+
+    @property
+    def overdue(self) -> int:
+        """How many of the messages at hand should have been delivered by now."""
+        return self._due_count(self._now_ms())
+
+    def nudge(self, due: int) -> None:
+        """Something that is due then has come into the wheel, or the wheel has been loaded further."""
+        if due < self._wakes_at:
+            self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._work()
+                self._succeeded()
+            except (StorageError, OSError) as error:
+                self._failed(error)
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            await self._sleep()
+
+    async def _work(self) -> None:
+        """Deliver all that is due, and read ahead."""
+        while True:
+            await self._fetch()
+            if self._due_count(self._now_ms()):
+                if self._bodies.get(self._slots[0].sid) is None:
+                    await self._read()
+                await self._log.wait_produce_unblocked()
+                self._deliver()
+                await trio.lowlevel.checkpoint()
+            elif not await self._read():
+                return
+
+    async def _sleep(self) -> None:
+        now = self._now_ms()
+        next_due = self._slots[0].due if self._slots else self._wheel.next_due()
+        if next_due is None or next_due >= self._schedule.loaded_until:
+            next_due = _FOREVER
+        wait = min(max(next_due - now, 0), NOTCH_MS)
+        self._wake = trio.Event()
+        self._wakes_at = now + wait
+        with trio.move_on_after(wait / 1000):
+            await self._wake.wait()
+        self._wakes_at = 0
+
+    # --- taking from the wheel ------------------------------------------------------------------
+
+    async def _fetch(self) -> None:
+        """Take what is due within a notch, as far as there is room; and in any case all that is to be
+        delivered before what is at hand."""
+        wheel = self._wheel
+        until = min(self._now_ms() + NOTCH_MS, self._schedule.loaded_until)
+        while wheel.unfold(until):
+            await trio.lowlevel.checkpoint()
+        slots = self._slots
+        while (key := wheel.next_key(until)) is not None:
+            if len(slots) >= AT_HAND and key > slots[-1][:2]:
+                break
+            slots += wheel.prepare(until, CHUNK)
+            slots.sort()
+
+    def _due_count(self, now: int) -> int:
+        return bisect_right(self._slots, now, key=lambda slot: slot.due)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def _read(self) -> bool:
+        """Read some records of what is at hand, first things first; False: there is nothing to read, or
+        no room."""
+        self._drop_withdrawn()
+        bodies, size = self._bodies, 0
+        wanted: list[Slot] = []
+        for slot in self._slots:
+            if slot.sid not in bodies:
+                if wanted and (len(wanted) == CHUNK or size > CHUNK_BYTES):
+                    break
+                if self._held + size + slot.length > AHEAD_BYTES and not self._make_room(slot):
+                    break
+                wanted.append(slot)
+                size += slot.length
+        if not wanted:
+            return False
+        read = partial(self._read_bodies, wanted)
+        for slot, body in zip(wanted, await trio.to_thread.run_sync(read), strict=True):
+            bodies[slot.sid] = body
+            self._held += len(body)
+        return True
+
+    def _drop_withdrawn(self) -> None:
+        """Forget the slots that were cancelled since they were taken from the wheel."""
+        if self._taken_back != self._wheel.taken_back:
+            self._taken_back = self._wheel.taken_back
+            self._slots = self._wheel.still(self._slots)
+            sids = {slot.sid for slot in self._slots}
+            for sid in self._bodies.keys() - sids:
+                self._held -= len(self._bodies.pop(sid))
+
+    def _make_room(self, slot: Slot) -> bool:
+        """For the first slot alone: give up what was read of later ones."""
+        if slot is not self._slots[0]:
+            return False
+        self._bodies.clear()
+        self._held = 0
+        return True
+
+    # --- delivering -----------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        """Deliver the first of what is due. StorageError: nothing of it has happened."""
+        self._drop_withdrawn()
+        now = self._now_ms()
+        chunk = self._chunk(now)
+        if not chunk:
+            return
+        damaged = self._stage(chunk, now)
+        self._log.write_nowait()
+        self._wheel.delivered([slot.sid for slot in chunk])
+        self._schedule.passed(chunk[-1][:2])
+        del self._slots[: len(chunk)]
+        dues = [slot.due for slot in chunk]
+        self._log.call_when_synced(self._log.log.written_end, partial(self._synced, dues))
+        for slot, name in damaged:
+            self._report(slot, name, self._bodies[slot.sid])
+        for slot in chunk:
+            self._held -= len(self._bodies.pop(slot.sid))
+
+    def _chunk(self, now: int) -> list[Slot]:
+        """What can be delivered in one go: due, and read."""
+        size = 0
+        due = self._slots[: min(CHUNK, self._due_count(now))]
+        for i, slot in enumerate(due):
+            if slot.sid not in self._bodies or size > CHUNK_BYTES:
+                return due[:i]
+            size += slot.length
+        return due
+
+    def _stage(self, slots: list[Slot], now: int) -> list[tuple[Slot, str]]:
+        """Gives those whose record is damaged, and the names of their subjects."""
+        by_subject: dict[int, list[Slot]] = {}
+        for slot in slots:
+            by_subject.setdefault(slot.subject_id, []).append(slot)
+        all_damaged: list[tuple[Slot, str]] = []
+        for subject_id, of_subject in by_subject.items():
+            subject = self._log.subjects.by_id.get(subject_id)
+            if subject is not None:
+                damaged = self._stage_subject(subject, of_subject, now)
+                all_damaged += [(slot, subject.name) for slot in damaged]
+        return all_damaged
+
+    def _stage_subject(self, subject: Subject, slots: list[Slot], now: int) -> list[Slot]:
+        message_log, bodies = self._log.log, self._bodies
+        whole = [slot for slot in slots if isinstance(bodies[slot.sid], bytes)]
+        sids = pack_schedule_ids(slot.sid for slot in whole)
+        records = [bodies[slot.sid] for slot in whole]
+        append_time, most = subject.config.log_append_time, subject.config.max_message_bytes
+        at = 0
+        for batch, count in build_batches(cast("list[bytes]", records), now, append_time, most):
+            end = at + count * SCHEDULE_ID.size
+            message_log.deliver_nowait(subject, sids[at:end], batch)
+            at = end
+        if len(whole) == len(slots):
+            return []
+        damaged = [slot for slot in slots if isinstance(bodies[slot.sid], str)]
+        message_log.give_up_nowait(subject, pack_schedule_ids(slot.sid for slot in damaged))
+        return damaged
+
+    def _report(self, slot: Slot, name: str, why: Body) -> None:
+        self._schedule.counters.delivered -= 1
+        self._schedule.counters.damaged += 1
+        log.error(
+            "a message of %r, scheduled as %d and due at %d, is lost: its record is damaged: %s",
+            name,
+            slot.sid,
+            slot.due,
+            why,
+        )
+
+    def _synced(self, dues: list[int], error: KumquatError | None) -> None:
+        if error is None:
+            now = self._now_ms()
+            for due, count in Counter(dues).items():
+                self.lateness.add(now - due, count)
+
+    # --- trouble --------------------------------------------------------------------------------
+
+    def _failed(self, error: Exception) -> None:
+        if self.failing is None:
+            log.error("delayed messages cannot be delivered, trying again every second: %s", error)
+        self.failing = str(error)
+
+    def _succeeded(self) -> None:
+        if self.failing is not None:
+            self.failing = None
+            log.warning("delayed messages are delivered again")

@@ -1,0 +1,131 @@
+"""Finds single messages on disk: the newest word about a delay id, and a parked record by its schedule id.
+
+All of it blocks. Newer files speak first. A file that is closed meanwhile was merged into another: the list
+is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from core.errors import CorruptMessage
+from core.logs.format import HEADER_SIZE
+from core.logs.parked import (
+    RECORD_HEAD,
+    RECORD_HEAD_SIZE,
+    SCHEDULE_ID,
+    ParkedHead,
+    delay_id_of,
+    heads_of,
+)
+from core.wheel.bodies import LogBodies
+from core.wheel.schedule import Named
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, LENGTH, TOMBSTONE, ScheduleClosed, hour_of
+from core.wheel.shelf import Shelf
+
+
+class Scheduled(NamedTuple):
+    due: int
+    """What it is filed under."""
+    delay_id: bytes
+    record: bytes
+
+
+class Finder:
+    def __init__(self, shelf: Shelf, log_bodies: LogBodies) -> None:
+        self._shelf = shelf
+        self._log_bodies = log_bodies
+
+    def name(self, subject_id: int, delay_id: bytes) -> Named | None:
+        """What the files say of a delay id."""
+        while True:
+            try:
+                for file in reversed(self._shelf.current):
+                    found = file.find(subject_id, delay_id)
+                    if found is not None:
+                        return Named(found.sid, found.due, found.status)
+                return None
+            except ScheduleClosed:
+                continue
+
+    def record(self, subject_id: int, sid: int, due: int, filled: int) -> bytes | None:
+        """A parked record, whole; None: there is none. `due` is what it is filed under. CorruptMessage: it
+        is damaged."""
+        if sid >= filled:
+            return self._from_log(sid)
+        while True:
+            try:
+                for file in self._shelf.current:
+                    if file.stretch[0] <= sid < file.stretch[1]:
+                        return self._from_file(file, subject_id, sid, due)
+                return None
+            except ScheduleClosed:
+                continue
+
+    def scheduled(
+        self, subject_id: int, sid: int, frame: tuple[int, int] | None
+    ) -> Scheduled | None:
+        """What was parked under a schedule id and not cancelled before the last fill. `frame`: the place of
+        the frame that it lies in, if that is not filed yet. The list of files must not change meanwhile."""
+        if frame is not None:
+            return self._in_frame(sid, *frame)
+        files = self._shelf.current
+        for i, file in enumerate(files):
+            if file.stretch[0] <= sid < file.stretch[1]:
+                found = self._in_file(file, subject_id, sid)
+                if found is not None and _is_struck(files[i + 1 :], subject_id, sid, found.due):
+                    return None
+                return found
+        return None
+
+    def _in_frame(self, sid: int, position: int, length: int) -> Scheduled | None:
+        payload = self._log_bodies.payload(position, length)
+        for at, head in heads_of(payload):
+            if position + HEADER_SIZE + at == sid:
+                delay_id = delay_id_of(payload, at, head)
+                return Scheduled(head.due, delay_id, payload[at : at + head.length])
+        return None
+
+    def _in_file(self, file: ScheduleFile, subject_id: int, sid: int) -> Scheduled | None:
+        """Files are not ordered by schedule id: all of the subject's entries are looked through."""
+        wanted = SCHEDULE_ID.pack(sid)
+        for row in file.rows_of_subject(subject_id):
+            table = file.table(row.first, row.entries)
+            at = table.find(wanted)
+            while at >= 0 and at % ENTRY_SIZE != SCHEDULE_ID.size:
+                at = table.find(wanted, at + 1)
+            if at >= 0:
+                entry = ENTRY.unpack_from(table, at - SCHEDULE_ID.size)
+                record = file.read(entry[2], entry[3] & LENGTH)
+                head = ParkedHead._make(RECORD_HEAD.unpack_from(record))
+                return Scheduled(entry[0], delay_id_of(record, 0, head), record)
+        return None
+
+    def _from_log(self, sid: int) -> bytes:
+        head = self._log_bodies.read(sid, RECORD_HEAD_SIZE)
+        length = RECORD_HEAD.unpack(head)[0]
+        [body] = self._log_bodies.read_many([(sid, length)])
+        if isinstance(body, str):
+            raise CorruptMessage(f"the message scheduled as {sid} is damaged: {body}")
+        return body
+
+    def _from_file(self, file: ScheduleFile, subject_id: int, sid: int, due: int) -> bytes | None:
+        row = file.row(hour_of(due), subject_id)
+        if row is None:
+            return None
+        for _, found, offset, length, _ in ENTRY.iter_unpack(file.entries(row, due, due + 1)):
+            if found == sid:
+                return file.read(offset, length & LENGTH)
+        return None
+
+
+def _is_struck(files: Sequence[ScheduleFile], subject_id: int, sid: int, due: int) -> bool:
+    for file in files:
+        row = file.row(hour_of(due), subject_id, TOMBSTONE)
+        if row is not None:
+            table = file.entries(row, due, due + 1)
+            if any(entry[1] == sid for entry in ENTRY.iter_unpack(table)):
+                return True
+    return False

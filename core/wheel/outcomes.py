@@ -1,0 +1,193 @@
+"""What becomes of cancels and moves, decided by what is known at that moment. Pure.
+
+A delay id stands for the newest message of its subject that was parked with it. The outcomes:
+
+    cancelled, moved    the message waited, and will not be delivered at its old time
+    delivered           it is too late. If the cancel is alone in its batch it is refused with the reason
+    remembered          there is no such id: the next message with it is cancelled, if it comes soon enough
+
+A message is moved by parking it anew, with another schedule id, and taking the old one out, in one write.
+To move what is not there is answered as if it had been delivered: there is nothing left to move.
+
+Within a batch order counts: a cancel may be about a record before it in the same batch, which is then left
+out, or parked for another time; but not about one behind it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from core.errors import InvalidRecord
+from core.logs.parked import (
+    CANCELLED,
+    DELIVERED,
+    MOVED,
+    RECORD_HEAD,
+    RECORD_HEAD_SIZE,
+    REMEMBERED,
+    CancelItem,
+    pack_parked,
+)
+from core.wheel.schedule import Named, Schedule
+from core.wheel.schedule_format import PENDING
+from core.wheel.split import Cancel, Split
+
+WAITING = (PENDING, MOVED)
+"""The states of a name whose message has yet to be delivered, unless that has happened since."""
+
+
+class Target(NamedTuple):
+    """A message that is to be cancelled or moved, as it was found."""
+
+    named: Named | None
+    record: bytes | None
+    """Read only if it is to be moved."""
+
+
+class Moment(NamedTuple):
+    """What a decision goes by, beside the target."""
+
+    schedule: Schedule
+    now: int
+    remember_ms: int
+    """For how long a cancel waits for its message."""
+
+    def waits(self, named: Named) -> bool:
+        return named.status in WAITING and (
+            self.schedule.is_pending(named.sid, named.due)
+            or self.schedule.wheel.has(named.sid, named.due)
+        )
+
+
+def decide(moment: Moment, named: Named | None, delay_id: bytes, new_due: int | None) -> CancelItem:
+    """What becomes of a cancel, or with a new time of a move, of the message that was found."""
+    if named is None or named.status == REMEMBERED:
+        if new_due is not None:
+            return CancelItem(DELIVERED, -1, new_due, 0, delay_id)
+        until = moment.now + moment.remember_ms
+        return CancelItem(REMEMBERED, -1, until, until, delay_id)
+    if named.status == CANCELLED:
+        return CancelItem(CANCELLED, -1, named.due, 0, delay_id)
+    if not moment.waits(named):
+        return CancelItem(DELIVERED, named.sid, named.due, 0, delay_id)
+    if new_due is None:
+        return CancelItem(CANCELLED, named.sid, named.due, 0, delay_id)
+    return CancelItem(MOVED, named.sid, named.due, new_due, delay_id)
+
+
+def moved(record: bytes, due: int) -> bytes:
+    """A parked record with another due time."""
+    _, _, _, created, id_length = RECORD_HEAD.unpack_from(record)
+    end = RECORD_HEAD_SIZE + id_length
+    return pack_parked(due, created, record[RECORD_HEAD_SIZE:end], record[end:])
+
+
+class BatchOutcome:
+    """What a batch's cancels do to the batch itself and to what is parked already."""
+
+    def __init__(
+        self, moment: Moment, subject_id: int, opened: Split, targets: dict[bytes, Target]
+    ) -> None:
+        self._moment = moment
+        self._subject_id = subject_id
+        self._opened = opened
+        self._targets = targets
+        self._changed: dict[int, bytes | None] = {}
+        """Records of the batch that are parked otherwise, by their number; None: not at all."""
+        self._added: list[bytes] = []
+        """What was moved."""
+        self._items: list[CancelItem] = []
+        self._done: dict[bytes, int] = {}
+        """Delay ids that a cancel before was about, and where in `_added` the message is; -1: nowhere."""
+        for cancel in opened.cancels:
+            self._cancel(cancel)
+        self._obey_remembered()
+
+    @property
+    def items(self) -> list[CancelItem]:
+        return self._items
+
+    @property
+    def parked(self) -> bytes:
+        if not self._changed and not self._added:
+            return self._opened.parked
+        kept = [self._record(number) or b"" for number in range(len(self._opened.starts))]
+        return b"".join(kept + self._added)
+
+    def _cancel(self, cancel: Cancel) -> None:
+        names, delay_id = self._opened.names, cancel.delay_id
+        before = [i for i, name in names.items() if name == delay_id and i < cancel.behind]
+        if before:
+            self._cancel_in_batch(cancel, before[-1])
+        elif delay_id in self._done:
+            self._cancel_again(cancel)
+        else:
+            self._cancel_parked(cancel)
+
+    def _cancel_in_batch(self, cancel: Cancel, number: int) -> None:
+        record, due = self._record(number), self._opened.dues[number]
+        if cancel.new_due is None or record is None:
+            self._changed[number] = None
+            self._items.append(CancelItem(CANCELLED, -1, due, 0, cancel.delay_id))
+        else:
+            self._changed[number] = moved(record, cancel.new_due)
+            self._items.append(CancelItem(MOVED, -1, due, cancel.new_due, cancel.delay_id))
+
+    def _cancel_again(self, cancel: Cancel) -> None:
+        """What an earlier cancel of the batch has moved is moved or cancelled; else nothing is left."""
+        at = self._done[cancel.delay_id]
+        if at < 0:
+            return
+        if cancel.new_due is not None:
+            self._added[at] = moved(self._added[at], cancel.new_due)
+        else:
+            due = RECORD_HEAD.unpack_from(self._added[at])[2]
+            self._added[at] = b""
+            self._done[cancel.delay_id] = -1
+            self._items.append(CancelItem(CANCELLED, -1, due, 0, cancel.delay_id))
+
+    def _cancel_parked(self, cancel: Cancel) -> None:
+        delay_id, target = cancel.delay_id, self._targets[cancel.delay_id]
+        named = self._moment.schedule.look_up((self._subject_id, delay_id)) or target.named
+        item = decide(self._moment, named, delay_id, cancel.new_due)
+        if item.outcome == MOVED and (target.record is None or target.named != named):
+            item = item._replace(outcome=DELIVERED)
+        if item.outcome == DELIVERED and self._opened.records == 1:
+            raise _too_late(cancel, named)
+        self._done[delay_id] = -1
+        if item.outcome == MOVED and target.record is not None:
+            self._done[delay_id] = len(self._added)
+            self._added.append(moved(target.record, item.until))
+        if item.outcome == CANCELLED and delay_id in self._opened.names.values():
+            item = item._replace(
+                delay_id=b""
+            )  # the name is that of a record behind it in the batch
+        self._items.append(item)
+
+    def _obey_remembered(self) -> None:
+        """What a cancel was waiting for is not parked."""
+        schedule, now = self._moment.schedule, self._moment.now
+        waiting = {item.delay_id for item in self._items if item.outcome == REMEMBERED}
+        for number, delay_id in self._opened.names.items():
+            if delay_id in waiting or schedule.remembers((self._subject_id, delay_id), now):
+                self._changed[number] = None
+                due = self._opened.dues[number]
+                self._items.append(CancelItem(CANCELLED, -1, due, 0, delay_id))
+
+    def _record(self, number: int) -> bytes | None:
+        if number in self._changed:
+            return self._changed[number]
+        opened = self._opened
+        end = (*opened.starts[number + 1 : number + 2], len(opened.parked))[0]
+        return opened.parked[opened.starts[number] : end]
+
+
+def _too_late(cancel: Cancel, named: Named | None) -> InvalidRecord:
+    delay_id = cancel.delay_id.decode()
+    what = "cancelled" if cancel.new_due is None else "moved"
+    reason = f"there is no pending message with the delay id {delay_id!r}"
+    if named is not None and named.status in (*WAITING, DELIVERED):
+        reason = f"the message with the delay id {delay_id!r} has been delivered"
+    return InvalidRecord(
+        f"record {cancel.record} of the batch: qmq-delay-cancel: nothing was {what}: {reason}"
+    )

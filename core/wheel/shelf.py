@@ -1,0 +1,146 @@
+"""The schedule files that count, open, and the manifest that lists them.
+
+A file gets a number when it is opened, by which the wheel knows it for as long as the process lives. A file
+that was merged into another leaves the list at once, and the disk when no entry of the wheel points into it
+any more: `close_unused`. If the process dies first, the next start removes it, since no manifest names it.
+
+What blocks is said so; the rest belongs to the loop. Only one change may be under way at a time: the
+loader sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from core.logs.files import Files
+from core.wheel import manifest as manifests
+from core.wheel.fill import ReadFrame, names_of, parked_of
+from core.wheel.manifest import Listed, Manifest
+from core.wheel.merge import Weighed, merge, plan_merge
+from core.wheel.schedule import Fill
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_format import hour_of
+from core.wheel.schedule_writer import write_schedule_file
+
+FOLDER = "schedule"
+Live = Callable[[int], bool]
+"""Whether there is a subject with this id."""
+
+
+class Shelf:
+    def __init__(self, files: Files, directory: Path) -> None:
+        """Blocks: reads the manifest and opens what it lists."""
+        self.files = files
+        self.directory = directory / FOLDER
+        self.manifest = manifests.load(files, self.directory)
+        self.current, self.lost = manifests.open_files(files, self.directory, self.manifest)
+        """The files that count, oldest stretch first; and those that are missing or damaged."""
+        self._fresh = count(1)
+        self.by_number: dict[int, ScheduleFile] = {next(self._fresh): f for f in self.current}
+        """All that are open."""
+        self._numbers = {file: number for number, file in self.by_number.items()}
+
+    def number_of(self, file: ScheduleFile) -> int:
+        return self._numbers[file]
+
+    def write_fill(
+        self, fill: Fill, read: ReadFrame, live: Live
+    ) -> tuple[ScheduleFile | None, Manifest]:
+        """Blocks: the file and the manifest of a fill, durable. OSError: neither is there."""
+        file: ScheduleFile | None = None
+        if not fill.is_empty:
+            parked = list(parked_of(fill, read, live))
+            stretch, names = (fill.start, fill.end), names_of(fill)
+            file = write_schedule_file(
+                self.files, self.directory, stretch, parked, fill.tombstones, names
+            )
+        manifest = Manifest(
+            filled=fill.end,
+            delivered_until=fill.delivered_until,
+            files=[*self.manifest.files, *([Listed.of(file)] if file else [])],
+            pending=fill.pending,
+            remembered=fill.remembered,
+            done=fill.done,
+        )
+        self._save(manifest, file)
+        return file, manifest
+
+    def add(self, file: ScheduleFile | None, manifest: Manifest) -> None:
+        """A fill is on disk."""
+        self.manifest = manifest
+        if file is not None:
+            self._open(file)
+            self.current = [*self.current, file]
+
+    def plan(self, delivered_until: int) -> list[ScheduleFile]:
+        """Blocks: which files should be merged now."""
+        files = list(self.current)
+        hour = hour_of(delivered_until)
+        found = plan_merge([Weighed(file.size, file.bytes_before(hour)) for file in files])
+        return [] if found is None else files[found.start : found.stop]
+
+    def merge(
+        self, inputs: Sequence[ScheduleFile], delivered_until: int, live: Live
+    ) -> ScheduleFile | None:
+        """Blocks: the file that is to stand for them; None: nothing of them is needed any more."""
+        return merge(self.files, inputs, self.directory, hour_of(delivered_until), live)
+
+    def list_merged(self, inputs: Sequence[ScheduleFile], merged: ScheduleFile | None) -> Manifest:
+        """Blocks: the manifest that has one file in the place of others, durable."""
+        listed = [Listed.of(file) for file in self.current]
+        at = self.current.index(inputs[0])
+        listed[at : at + len(inputs)] = [Listed.of(merged)] if merged is not None else []
+        manifest = replace(self.manifest, files=listed)
+        self._save(manifest, merged)
+        return manifest
+
+    def replace(
+        self, inputs: Sequence[ScheduleFile], merged: ScheduleFile | None, manifest: Manifest
+    ) -> None:
+        """A merge is on disk."""
+        self.manifest = manifest
+        current = list(self.current)
+        at = current.index(inputs[0])
+        current[at : at + len(inputs)] = [merged] if merged is not None else []
+        self.current = current
+        if merged is not None:
+            self._open(merged)
+
+    def unused(self, in_use: set[int]) -> list[ScheduleFile]:
+        """Files that count no more and into which nothing points; they are no longer to be used."""
+        spare = [
+            file
+            for number, file in self.by_number.items()
+            if file not in self.current and number not in in_use
+        ]
+        for file in spare:
+            del self.by_number[self._numbers.pop(file)]
+        return spare
+
+    def remove(self, spare: Sequence[ScheduleFile]) -> None:
+        """Blocks."""
+        for file in spare:
+            file.close()
+            with suppress(FileNotFoundError):
+                self.files.unlink(file.path)
+
+    def close(self) -> None:
+        for file in self.by_number.values():
+            file.close()
+
+    def _open(self, file: ScheduleFile) -> None:
+        number = next(self._fresh)
+        self.by_number[number] = file
+        self._numbers[file] = number
+
+    def _save(self, manifest: Manifest, file: ScheduleFile | None) -> None:
+        try:
+            manifests.save(self.files, self.directory, manifest)
+        except OSError:
+            if file is not None:
+                self.remove([file])
+            raise

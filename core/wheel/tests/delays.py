@@ -1,0 +1,205 @@
+"""A message log with its delay service, running, under a wall clock that the test sets.
+
+    async def story(disk: Disk) -> None:
+        async with running(disk) as broker:
+            await broker.park("s", later(b"value", 1_000))
+            await broker.wait_for("s", 1)
+    run(story)
+
+Trio's time is a mock clock that leaps when nobody has anything to do, and the wall clock goes with it: a
+test waits for minutes in no time. `disk.clock.jump(ms)` sets the wall clock alone, for hours.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+from crc32c import crc32c
+from trio.testing import MockClock
+
+from core.logs.files import Files
+from core.logs.options import LogOptions
+from core.logs.service import MessageService
+from core.logs.subject import Subject
+from core.logs.tests.power import FakeFiles
+from core.logs.writer import Appended
+from core.records.batch import CRC_FROM, HEAD, HEAD_SIZE, OVERHEAD, read_head
+from core.records.records import Record, records_of
+from core.wheel.service import DelayOptions, DelayService, open_with_delay
+
+START = 1_700_000_000_000
+HOUR = 3_600_000
+DATA = Path("/data")
+
+Headers = list[tuple[bytes, bytes]]
+Message = tuple[bytes, Headers]
+"""Value and headers."""
+
+
+class Clock:
+    """The wall clock: Trio's time, and what it was set by."""
+
+    def __init__(self) -> None:
+        self.set_by = START
+
+    def now_ms(self) -> int:
+        return self.set_by + int(trio.current_time() * 1000)
+
+    def jump(self, ms: int) -> None:
+        self.set_by += ms
+
+    def jump_to(self, time: int) -> None:
+        self.jump(time - self.now_ms())
+
+
+@dataclass
+class Disk:
+    files: Files = field(default_factory=lambda: FakeFiles(DATA))
+    directory: Path = DATA
+    clock: Clock = field(default_factory=Clock)
+
+
+def run(story: Callable[[Disk], Awaitable[None]], disk: Disk | None = None) -> None:
+    clock = MockClock(autojump_threshold=0.01)
+    trio.run(story, disk or Disk(), clock=clock)
+
+
+@dataclass
+class Broker:
+    log: MessageService
+    delay: DelayService
+    clock: Clock
+    kill: Callable[[], None]
+
+    def subject(self, name: str) -> Subject:
+        found = self.log.subjects.by_name.get(name)
+        return found or self.log.create_subject_nowait(name)
+
+    async def park(self, name: str, *messages: Message, **fields: int) -> Appended:
+        """Produce a batch, durably."""
+        made = batch(*messages, timestamp=self.clock.now_ms(), **fields)
+        appended = await self.delay.produce(self.subject(name), memoryview(made))
+        await self.log.wait_synced(appended.end)
+        return appended
+
+    async def messages(self, name: str) -> list[Record]:
+        """What a consumer sees."""
+        subject = self.subject(name)
+        found: list[Record] = []
+        at = subject.earliest
+        while at < subject.high_watermark:
+            for data in await self.log.read(subject, at, 1 << 20, True):
+                found += records_of(memoryview(data), 1 << 30)
+                at = read_head(data).base_offset + read_head(data).last_offset_delta + 1
+        return found
+
+    async def wait_for(self, name: str, count: int) -> list[Record]:
+        """Until a consumer sees so many messages."""
+        subject = self.subject(name)
+        with trio.fail_after(30 * 86_400):
+            while len(found := await self.messages(name)) < count:
+                await self.log.wait_for_data([subject], trio.current_time() + 3_600)
+        return found
+
+
+@asynccontextmanager
+async def running(
+    disk: Disk, delay: DelayOptions | None = None, **options: int
+) -> AsyncIterator[Broker]:
+    """Stops cleanly at the end, unless it was killed before."""
+    options.setdefault("reserve_bytes", 64 << 10)
+    log_options = LogOptions(directory=disk.directory, **options)
+    message_log, delay_service = open_with_delay(
+        log_options, delay or DelayOptions(), disk.files, disk.clock.now_ms
+    )
+    log_scope = trio.CancelScope(shield=True)
+
+    async def run_log(task_status: trio.TaskStatus[None]) -> None:
+        with log_scope:
+            await message_log.run(task_status)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(run_log)
+        try:
+            async with trio.open_nursery() as inner:
+                await inner.start(delay_service.run)
+                kill = inner.cancel_scope.cancel
+                yield Broker(message_log, delay_service, disk.clock, kill)
+                inner.cancel_scope.cancel()
+        finally:
+            log_scope.cancel()
+
+
+def later(value: bytes, ms: int, delay_id: bytes | None = None) -> Message:
+    headers = [(b"qmq-delay-ms", b"%d" % ms)]
+    return value, headers + ([(b"qmq-delay-id", delay_id)] if delay_id else [])
+
+
+def at(value: bytes, due: int, delay_id: bytes | None = None) -> Message:
+    headers = [(b"qmq-deliver-at", b"%d" % due)]
+    return value, headers + ([(b"qmq-delay-id", delay_id)] if delay_id else [])
+
+
+def plain(value: bytes) -> Message:
+    return value, []
+
+
+def cancel(delay_id: bytes, new_due: int | None = None) -> Message:
+    headers = [(b"qmq-delay-cancel", delay_id)]
+    return b"", headers + ([(b"qmq-deliver-at", b"%d" % new_due)] if new_due else [])
+
+
+def batch(
+    *messages: Message,
+    timestamp: int = START,
+    producer_id: int = -1,
+    epoch: int = -1,
+    first: int = -1,
+) -> bytearray:
+    """A batch as a client sends it."""
+    records = b"".join(_record(number, *message) for number, message in enumerate(messages))
+    count = len(messages)
+    times = (timestamp, timestamp)
+    head = HEAD.pack(
+        0,
+        HEAD_SIZE + len(records) - OVERHEAD,
+        -1,
+        2,
+        0,
+        0,
+        count - 1,
+        *times,
+        producer_id,
+        epoch,
+        first,
+        count,
+    )
+    data = bytearray(head + records)
+    data[17:21] = crc32c(data[CRC_FROM:]).to_bytes(4, "big")
+    return data
+
+
+def due_of(record: Record) -> int:
+    return int(dict(record.headers)["qmq-due-ms"] or b"")
+
+
+def _record(offset_delta: int, value: bytes, headers: Headers) -> bytes:
+    fields = b"\0" + _varint(0) + _varint(offset_delta) + _field(b"key") + _field(value)
+    fields += _varint(len(headers))
+    fields += b"".join(_field(name) + _field(content) for name, content in headers)
+    return _varint(len(fields)) + fields
+
+
+def _field(data: bytes) -> bytes:
+    return _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    left, out = (number << 1) ^ (number >> 63), bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
