@@ -1,6 +1,6 @@
 # Everything sets up what it needs: a machine with Python 3.11+ and Java 17 is enough.
 #
-#   make run     the broker on 127.0.0.1:9092, its data in ./data
+#   make run     the broker on 127.0.0.1:9092, its admin endpoint on 9093, its data in ./data
 #   make test    everything that has to pass
 #   make check   lint, format, types, import directions
 #   make bench   Kumquat beside Apache Kafka, into bench/RESULTS.md
@@ -34,7 +34,8 @@ $(VENV)/.dev: $(VENV)/.run locks/dev.txt
 	touch $@
 
 run: $(VENV)/.run
-	$(BIN)/kumquat serve --listeners PLAINTEXT://127.0.0.1:9092 --log-dirs ./data --hints
+	$(BIN)/kumquat serve --listeners PLAINTEXT://127.0.0.1:9092 --admin-listener HTTP://127.0.0.1:9093 \
+	    --log-dirs ./data --hints
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest

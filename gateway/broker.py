@@ -1,9 +1,10 @@
 """The broker: what all handlers share, and the order in which its parts start and stop.
 
-Start: the message log is opened and recovered, then the action log, then SQL; they are reconciled and the
-subjects' configs applied (`open`, blocking); then the parts' own tasks run (`run_parts`), and only then can
-clients connect (`serve`). Stop: no more connections, what was read is answered, the logs are synced and
-closed. Waits that are only there to save a client from asking again (`long_poll`) are cut short.
+Start: the message log and the delay service upon it are opened and recovered, then the action log, then
+SQL; they are reconciled and the subjects' configs applied (`open`, blocking); then the parts' own tasks run
+(`run_parts`), and only then can clients connect (`serve`). Stop: no more connections, what was read is
+answered, the delay service files what it has, the logs are synced and closed. Waits that are only there to
+save a client from asking again (`long_poll`) are cut short.
 """
 
 from __future__ import annotations
@@ -17,18 +18,24 @@ import trio
 
 from core.logs.action_service import ActionService
 from core.logs.options import LogOptions
-from core.logs.service import MessageService
+from core.wheel.service import DelayOptions, open_with_delay
 from gateway.coordination import Coordination, limits
 from gateway.sharing import Sharing
 from gateway.subjects import SubjectKeeper
 from meta.registry import Registry
+from meta.values import LONG_MAX
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
 
+    from core.logs.action_service import ActionStatistics
     from core.logs.files import Files
+    from core.logs.service import LogStatistics, MessageService
+    from core.logs.subject import Subject
+    from core.wheel.service import DelayService, DelayStatistics
     from gateway.config import BrokerConfig
+    from gateway.sharing import SharingStatistics
 
 META_FILE = "meta.db"
 
@@ -41,6 +48,14 @@ class Endpoint:
 
     host: str
     port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatistics:
+    log: LogStatistics
+    delay: DelayStatistics
+    groups: ActionStatistics
+    sharing: SharingStatistics
 
 
 def log_options(config: BrokerConfig) -> LogOptions:
@@ -67,11 +82,13 @@ class Broker:
         self,
         config: BrokerConfig,
         log: MessageService,
+        delay: DelayService,
         actions: ActionService,
         registry: Registry,
     ) -> None:
         self.config = config
         self.log = log
+        self.delay = delay
         self.actions = actions
         self.registry = registry
         self.node_id = config.node_id
@@ -80,6 +97,7 @@ class Broker:
         self.coordinator = Coordination(actions, log.subjects, registry, limits(config))
         self.subjects.on_created = self.coordinator.subject_added
         self.subjects.on_deleted = self.coordinator.subject_removed
+        self.subjects.count_pending = self._count_pending
         self.sharing = Sharing(actions, log, self.coordinator)
         self._polls: set[trio.CancelScope] = set()
         self._stop = trio.Event()
@@ -87,30 +105,38 @@ class Broker:
     @classmethod
     def open(cls, config: BrokerConfig, files: Files | None = None) -> Broker:
         """Open and recover all that is stored. Blocking."""
-        log = MessageService.open(log_options(config), files)
+        delay_options = DelayOptions(
+            max_ms=config.delay_max_ms, cancel_remember_ms=config.delay_cancel_remember_ms
+        )
+        log, delay = open_with_delay(log_options(config), delay_options, files)
         actions = ActionService.open(config.log_dirs, files)
         registry = Registry.open(config.log_dirs / META_FILE)
         for line in registry.reconcile(log.subjects, config.subject_defaults()):
             logger.warning("%s", line)
-        return cls(config, log, actions, registry)
+        return cls(config, log, delay, actions, registry)
 
     async def serve(
         self,
         sockets: Sequence[socket.socket],
+        admin_socket: socket.socket | None = None,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve clients on these bound sockets until `stop`; started when they can connect."""
         from gateway.acceptor import Acceptor
+        from gateway.admin.server import AdminServer
 
-        acceptor = Acceptor(self)
+        acceptor, admin = Acceptor(self), AdminServer(self)
         async with trio.open_nursery() as nursery:
             await nursery.start(self.run_parts)
             async with trio.open_nursery() as serving:
                 await serving.start(acceptor.run, sockets)
+                if admin_socket is not None:
+                    await serving.start(admin.run, admin_socket)
                 task_status.started()
                 await self._stop.wait()
                 acceptor.stop()
+                admin.stop()
                 self.end_polls()
             nursery.cancel_scope.cancel()  # the logs sync what is left and close
         self.registry.close()
@@ -131,6 +157,7 @@ class Broker:
                 async with trio.open_nursery() as inner:
                     await inner.start(self.actions.run)
                     await inner.start(self.coordinator.run)
+                    await inner.start(self.delay.run)
                     task_status.started()
             finally:
                 log_scope.cancel()  # last, since its lock guards the folder of all
@@ -142,6 +169,17 @@ class Broker:
     def stop(self) -> None:
         """Begin a graceful stop."""
         self._stop.set()
+
+    async def _count_pending(self, subject: Subject) -> int:
+        return await self.delay.count(subject, 0, LONG_MAX)
+
+    def statistics(self) -> BrokerStatistics:
+        return BrokerStatistics(
+            log=self.log.statistics(),
+            delay=self.delay.statistics(),
+            groups=self.actions.statistics(),
+            sharing=self.sharing.statistics(),
+        )
 
     def end_polls(self) -> None:
         """Have those who wait for data answered with what there is."""

@@ -3,6 +3,7 @@
     kumquat serve --listeners PLAINTEXT://127.0.0.1:9092 --log-dirs data
     kumquat serve --config server.properties --set message.max.bytes=2000000
     kumquat dump data/…                 what is in a log or index file, and what is wrong with it
+    kumquat delay list --subject orders  what is pending, and changing it: see delay_cli.py
     kumquat --version
 
 Every option of the broker is a flag of `serve` (its name with dashes for dots), a variable and a
@@ -48,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise _UsageError(f"unknown argument {extra[0]!r}")
         if parsed.command == "dump":
             return _dump(parsed.file)
+        if parsed.command == "delay":
+            return _delay(parsed)
         raise _UsageError("say what to do: kumquat serve, kumquat dump FILE or kumquat --help")
     except _UsageError as error:
         return _refuse(str(error))
@@ -64,6 +67,7 @@ def version() -> str:
 
 def _parser() -> _Parser:
     from gateway.config import OPTIONS
+    from gateway.delay_cli import add_commands
     from gateway.options import show
 
     parser = _Parser(prog="kumquat", description="A message broker for Kafka clients.")
@@ -96,6 +100,8 @@ def _parser() -> _Parser:
         )
     dump = commands.add_parser("dump", help="show what is in a log or index file")
     dump.add_argument("file", type=Path, metavar="FILE")
+    delay = commands.add_parser("delay", help="list, count, show, cancel, move what is pending")
+    add_commands(delay)
     return parser
 
 
@@ -154,6 +160,15 @@ def _dump(path: Path) -> int:
         return 0
     except OSError as error:
         return _refuse(f"cannot read {path}: {error.strerror or error}")
+
+
+def _delay(parsed: argparse.Namespace) -> int:
+    from gateway.delay_cli import Unreachable, run
+
+    try:
+        return run(parsed)
+    except Unreachable as error:
+        return _refuse(str(error))
 
 
 def _refuse(reason: str) -> int:

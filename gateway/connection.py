@@ -3,8 +3,8 @@
 A wake-up of a task costs more than a request, so the task takes all that the socket has, handles the whole
 frames in it (up to MAX_BURST of them: a *burst*), writes the log once and sends all answers at once. It
 waits only when the socket is empty, when its client does not take its answers, when the log wants
-producers to wait, or for an async handler. Nothing that is staged in the log outlives a burst: before any
-wait the log is written (`_end_burst`).
+producers to wait, for an async handler, or for batches to be opened (`_open`). Nothing that is staged in
+the log outlives a burst: before any wait the log is written (`_end_burst`).
 
 After TURN_SECONDS of uninterrupted work the task gives way to others.
 
@@ -37,7 +37,7 @@ from gateway.wire.frame import read_request_header
 
 if TYPE_CHECKING:
     from gateway.answers import Slot
-    from gateway.dispatch import Route, Session, Staged
+    from gateway.dispatch import Opening, Route, Session, Staged
 
 TURN_SECONDS = 0.001
 LINGER_SECONDS = 5.0
@@ -203,8 +203,12 @@ class Connection:
                     if blocked:
                         await self._hold_back()
                         blocked = False
-                    self._stage(route, correlation_id, request)
-                    self._repeats.learn(self.session, route, frame, start, request)
+                    opening = self._stage(route, correlation_id, request)
+                    if opening is None:
+                        self._repeats.learn(self.session, route, frame, start, request)
+                    else:
+                        await self._open(route, correlation_id, request, opening)
+                        blocked = self._log.produce_blocked
                 mould = None if blocked else self._repeats.mould
         finally:
             self._end_burst()
@@ -229,10 +233,12 @@ class Connection:
             raise Disconnect(f"{dispatch.describe(key, version)}: {error}") from error
         return route, correlation_id, start, request
 
-    def _stage(self, route: Route, correlation_id: int, request: Any) -> None:
+    def _stage(self, route: Route, correlation_id: int, request: Any) -> Opening | None:
         self._staged = True
         try:
-            staged: Staged = route.handler(self.session, request)
+            staged: Staged | Opening = route.handler(self.session, request)
+            if not isinstance(staged, tuple):
+                return staged
             response, position = staged
         except Disconnect:
             raise
@@ -240,13 +246,40 @@ class Connection:
             self._burst.append(
                 (0, route, correlation_id, None, self._refuse(route, request, error))
             )
-            return
+            return None
         if response is None:
             self._silent = True
-            return
+            return None
         if position > self._highest:
             self._highest = position
         self._burst.append((position, route, correlation_id, request, response))
+        return None
+
+    async def _open(
+        self, route: Route, correlation_id: int, request: Any, opening: Opening
+    ) -> None:
+        """Do the rest of a request that has to wait, and answer it.
+
+        What it has staged so far is written first, with all before it. If that fails, nothing of the
+        request has happened, and it is refused as a whole."""
+        failure = self._end_burst()
+        if self._answers.full:
+            await self._hold_back()
+        self._busy = True
+        try:
+            if failure is not None:
+                raise failure
+            response, position = await opening()
+        except Disconnect:
+            raise
+        except Exception as error:
+            response, position = self._refuse(route, request, error), 0
+        finally:
+            self._busy = False
+        if response is not None:
+            self._burst.append((position, route, correlation_id, request, response))
+            self._highest = position
+        self._end_burst()
 
     async def _call(self, route: Route, correlation_id: int, request: Any) -> None:
         if route.is_async:
@@ -279,8 +312,8 @@ class Connection:
         finally:
             self._busy = False
 
-    def _end_burst(self) -> None:
-        """Write what was staged, and queue the answers."""
+    def _end_burst(self) -> KumquatError | None:
+        """Write what was staged, and queue the answers; gives why it could not be written."""
         burst = self._burst
         self._burst = []
         failure: KumquatError | None = None
@@ -301,6 +334,7 @@ class Connection:
         silent, self._silent = self._silent, False
         if silent and failure:
             raise Disconnect(f"a Produce with acks=0 could not be stored: {failure}")
+        return failure
 
     def _unwritten(self, slot: Slot, error: KumquatError) -> Slot:
         _, route, correlation_id, request, response = slot

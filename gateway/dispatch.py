@@ -7,7 +7,8 @@ source of what ApiVersions advertises; registering an API twice fails at import.
 Kinds of handlers:
 - a plain function gives the response;
 - a plain function with `appends=True` stages batches in the log and gives `Staged`: the connection
-  writes the log once for all requests it read together, and answers then;
+  writes the log once for all requests it read together, and answers then. If it finds that it has to
+  wait, it gives an `Opening` instead: the connection writes what is staged, then awaits that;
 - an async function is awaited; later requests of its connection wait for it, as in Kafka.
 
 Failures, all turned into answers here (`Route.refuse`):
@@ -22,6 +23,7 @@ for everything that was asked.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,8 +34,6 @@ from gateway.wire.frame import response_header
 from meta.errors import MetaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gateway.answers import Buffer
     from gateway.broker import Broker, Endpoint
     from gateway.repeats import Mould
@@ -82,6 +82,8 @@ class Session:
 Staged = tuple[Any, int]
 """The answer to a request whose batches are staged in the log but not written yet: the response (None:
 the client wants no answer), and the log position to be synced before it may leave (0: written will do)."""
+Opening = Callable[[], Awaitable[Staged]]
+"""The rest of such a request. When it returns, all batches of the request are written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import trio
 import gateway.handlers  # noqa: F401  (registers every API)
 from core.errors import StartError
 from gateway.acceptor import bind
+from gateway.admin.server import bind_admin
 from gateway.broker import Broker
 from gateway.cli import version
 
@@ -38,9 +39,12 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
     `on_ready` is called with the address of the first listener, once clients can connect.
     """
     sockets = bind(config.listeners)
+    admin: socket.socket | None = None
     try:
+        if config.admin_listener is not None:
+            admin = bind_admin(config.admin_listener)
         broker = Broker.open(config)
-        trio.run(_serve, broker, sockets, on_ready)
+        trio.run(_serve, broker, sockets, admin, on_ready)
     except BaseExceptionGroup as group:
         start, rest = group.split(StartError)
         if start is not None and rest is None:
@@ -48,7 +52,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
         logger.critical("the broker failed", exc_info=True)
         return FAILED
     finally:
-        for sock in sockets:
+        for sock in (*sockets, *([admin] if admin else ())):
             sock.close()
     logger.info("stopped")
     return 0
@@ -60,14 +64,19 @@ def _first(group: BaseExceptionGroup[StartError]) -> StartError:
 
 
 async def _serve(
-    broker: Broker, sockets: Sequence[socket.socket], on_ready: Callable[[str], None] | None
+    broker: Broker,
+    sockets: Sequence[socket.socket],
+    admin: socket.socket | None,
+    on_ready: Callable[[str], None] | None,
 ) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(_obey_signals, broker, nursery.cancel_scope)
         async with trio.open_nursery() as serving:
-            await serving.start(broker.serve, sockets)
+            await serving.start(broker.serve, sockets, admin)
             _settle_memory()
             addresses = ", ".join(map(_show, sockets))
+            if admin is not None:
+                addresses += f"; admin endpoint on http://{_show(admin)}"
             logger.info("kumquat %s ready on %s", version(), addresses)
             if on_ready is not None:
                 on_ready(_show(sockets[0]))

@@ -71,6 +71,7 @@ class SubjectKeeper:
         self._look_alikes: dict[str, str] = {}
         self.on_created: Callable[[Subject], None] = lambda subject: None
         self.on_deleted: Callable[[Subject], None] = lambda subject: None
+        self.count_pending: Callable[[Subject], Awaitable[int]] = _none_pending
         shared, values = log.subjects.defaults, effective({}, defaults)
         shared.log_append_time, shared.delay_enabled = values.log_append_time, values.delay_enabled
         for subject in log.subjects:
@@ -139,7 +140,8 @@ class SubjectKeeper:
         return subject
 
     async def delete(self, subject: Subject) -> None:
-        """Delete a subject and all its messages; durable when it returns."""
+        """Delete a subject and all its messages, pending ones too; durable when it returns."""
+        pending = await self.count_pending(subject)
         if subject.deleted:  # another client was quicker
             raise Refused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {subject.name!r} any more"
@@ -153,7 +155,8 @@ class SubjectKeeper:
                 await self._registry.delete_subject(subject.id)
             except MetaError as error:
                 logger.error("the configs of deleted topic %s remain: %s", subject.name, error)
-        logger.info("topic %s deleted", subject.name)
+        with_them = f", with {pending} messages that were pending" if pending else ""
+        logger.info("topic %s deleted%s", subject.name, with_them)
 
     async def alter(self, subject: Subject, changes: Mapping[str, str | None]) -> None:
         """Set (or, with None, reset) configs that have been validated."""
@@ -186,6 +189,10 @@ class SubjectKeeper:
         look = _look(subject.name)
         if self._look_alikes.get(look) == subject.name:
             del self._look_alikes[look]
+
+
+async def _none_pending(subject: Subject) -> int:
+    return 0
 
 
 async def _together(change: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:

@@ -27,6 +27,8 @@ options:
     @pytest.mark.kumquat(log_segment_bytes=65536)
     def test_rolls(kumquat): ...
 
+Its admin endpoint (see gateway/admin) is at `b.admin`, on a free port of its own after each start.
+
 `broker(directory=path)` keeps the data in a folder of yours, which is left alone at the end.
 Variables KUMQUAT_… of the test's own environment do not reach the broker. Nothing here polls or
 sleeps: a thread reads what the broker writes to stderr, keeps it in a file, and sees the line
@@ -51,7 +53,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 LOG_SECONDS = 10.0
 LINES_SHOWN = 30
-_READY = re.compile(rb"ready on \S+:([0-9]+)\b")
+_READY = re.compile(rb"ready on \S+:([0-9]+)\b(?:.* admin endpoint on (\S+))?")
 _SOURCE = Path(__file__).resolve().parent.parent
 
 
@@ -68,6 +70,7 @@ class TestBroker:
         self.directory = directory
         self._options = options
         self._port = 0
+        self._admin = ""
         self._log_file = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -81,6 +84,11 @@ class TestBroker:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def admin(self) -> str:
+        """The URL of the admin endpoint."""
+        return self._admin
 
     @property
     def pid(self) -> int:
@@ -158,6 +166,7 @@ class TestBroker:
                 with self._news:
                     if not self._ready and (match := _READY.search(line)):
                         self._port = int(match[1])
+                        self._admin = (match[2] or b"").decode()
                         self._ready = True
                     self._news.notify_all()
         with self._news:
@@ -167,6 +176,7 @@ class TestBroker:
     def _command(self) -> list[str]:
         options: dict[str, object] = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "admin_listener": "HTTP://127.0.0.1:0",
             "log_dirs": self.directory,
             **self._options,
         }

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from gateway.admin.http import HttpError
 from gateway.admin.times import read_time
+from meta.values import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LONG_MAX = 2**63 - 1
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 

@@ -13,6 +13,11 @@ Served: versions 3 to 13; advertised from 0 (see api_versions.py). What each ver
   v13 topics by id
 Ignored: the time-out. An answer to acks=all leaves when the sync is done, however long it takes.
 
+A batch with records for later (or one that may hold some: it is compressed) has to be opened, which the log
+refuses to do (MustOpen) and the delay service does. The rest of its request, from that batch on, is then
+done in order by an `Opening`, which the connection awaits.
+A batch that is all for later is answered with base offset -1: its records have no offset yet.
+
 acks=0 has no answer: when such a request fails, its connection is closed and the log says why, as in Kafka.
 Requests that repeat take a shorter way, past this handler: see produce_mould.py, and think of it when you
 change what happens here.
@@ -21,9 +26,10 @@ A transactional id is refused: see find_coordinator.py. A subject is never made 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from core.errors import InvalidRecord, UnsupportedCompression
+from core.errors import InvalidRecord, MustOpen, UnsupportedCompression
 from core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
 from gateway.dispatch import ANSWERABLE, Disconnect, Refused, handles
 from gateway.handlers.produce_mould import ALL, ZSTD_SINCE, make_mould
@@ -37,7 +43,8 @@ from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from core.logs.subject import Subject
-    from gateway.dispatch import Session, Staged
+    from core.logs.writer import Appended
+    from gateway.dispatch import Answerable, Opening, Session, Staged
     from gateway.wire import PartitionProduceData, TopicProduceData
 
 NONE = 0
@@ -74,16 +81,16 @@ def _failed(index: int, code: int, message: str) -> PartitionProduceResponse:
     refuse=_refuse,
     mould=make_mould,
 )
-def produce(session: Session, request: ProduceRequest) -> Staged:
+def produce(session: Session, request: ProduceRequest) -> Staged | Opening:
     acks = request.acks
     if request.transactional_id is not None or not -1 <= acks <= 1:
         raise _refusal(request)
     log = session.broker.log
     append, by_name = log.append_nowait, log.subjects.by_name
     position = 0
-    topics = []
+    topics: list[TopicProduceResponse] = []
     for topic in request.topic_data:
-        partitions = []
+        partitions: list[PartitionProduceResponse] = []
         subject = by_name.get(topic.name) or log.subjects.by_topic_id.get(topic.topic_id)
         for partition in topic.partition_data:
             try:
@@ -92,11 +99,11 @@ def produce(session: Session, request: ProduceRequest) -> Staged:
                 if session.version < ZSTD_SINCE:
                     _check_codec(partition.records)
                 base, append_time, end = append(subject, partition.records)
+            except MustOpen:
+                done = [answer for before in topics for answer in before.partition_responses]
+                return partial(_open_rest, session, request, done + partitions, position)
             except ANSWERABLE as error:
-                if acks == NONE:
-                    name = topic.name or topic.topic_id.hex()
-                    raise Disconnect(f"Produce to {name!r} with acks=0 failed: {error}") from error
-                partitions.append(_failed(partition.index, error.error_code, str(error)))
+                partitions.append(_refused(request, topic, partition, error))
             else:
                 partitions.append(
                     PartitionProduceResponse(0, 0, base, append_time, subject.earliest)
@@ -107,6 +114,67 @@ def produce(session: Session, request: ProduceRequest) -> Staged:
     if acks == NONE:
         return None, 0
     return ProduceResponse(topics), position if acks == ALL else 0
+
+
+async def _open_rest(
+    session: Session, request: ProduceRequest, done: list[PartitionProduceResponse], position: int
+) -> Staged:
+    """Produce from the first batch on that has to be opened; `done`: what those before are answered.
+
+    Each batch is written before the next: nothing may stay staged over a wait."""
+    subjects = session.broker.log.subjects
+    answers = iter(done)
+    topics = []
+    for topic in request.topic_data:
+        partitions = []
+        subject = subjects.by_name.get(topic.name) or subjects.by_topic_id.get(topic.topic_id)
+        for partition in topic.partition_data:
+            answer = next(answers, None)
+            if answer is None:
+                try:
+                    base, append_time, end = await _write(session, topic, partition, subject)
+                except ANSWERABLE as error:
+                    answer = _refused(request, topic, partition, error)
+                else:
+                    assert subject is not None
+                    answer = PartitionProduceResponse(0, 0, base, append_time, subject.earliest)
+                    position = max(position, end)
+            partitions.append(answer)
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
+    if request.acks == NONE:
+        return None, 0
+    return ProduceResponse(topics), position if request.acks == ALL else 0
+
+
+async def _write(
+    session: Session,
+    topic: TopicProduceData,
+    partition: PartitionProduceData,
+    subject: Subject | None,
+) -> Appended:
+    if subject is None or subject.deleted or partition.index or partition.records is None:
+        raise _missing(topic, partition, subject)
+    if session.version < ZSTD_SINCE:
+        _check_codec(partition.records)
+    log = session.broker.log
+    try:
+        appended = log.append_nowait(subject, partition.records)
+    except MustOpen:
+        return await session.broker.delay.produce(subject, partition.records)
+    log.write_nowait()
+    return appended
+
+
+def _refused(
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    partition: PartitionProduceData,
+    error: Answerable,
+) -> PartitionProduceResponse:
+    if request.acks == NONE:
+        name = topic.name or topic.topic_id.hex()
+        raise Disconnect(f"Produce to {name!r} with acks=0 failed: {error}") from error
+    return _failed(partition.index, error.error_code, str(error))
 
 
 def _refusal(request: ProduceRequest) -> Refused:
@@ -126,9 +194,10 @@ def _check_codec(batch: memoryview) -> None:
 def _missing(
     topic: TopicProduceData, partition: PartitionProduceData, subject: Subject | None
 ) -> Refused | InvalidRecord:
-    if subject is None and not topic.name:
+    gone = subject is None or subject.deleted
+    if gone and not topic.name:
         return Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id.hex()}")
-    if subject is None:
+    if gone or subject is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
     if partition.index:
         return Refused(

@@ -11,7 +11,9 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 
+from core.errors import StorageError
 from gateway.tests.harness import Client, Served, create_topic, produce, serve
 from gateway.tests.test_connection import alive, fetch
 from gateway.wire import ApiVersionsRequest
@@ -19,6 +21,9 @@ from gateway.wire import ApiVersionsRequest
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
+
+    from core.logs.subject import Subject
+    from core.logs.writer import Appended
 
     Wait = Callable[[Served, Client], Awaitable[None]]
 
@@ -59,6 +64,17 @@ async def wait_for_the_disk_to_catch_up(served: Served, client: Client) -> None:
         await served.settled()
 
 
+class SlowDelay:
+    async def produce(self, subject: Subject, data: memoryview) -> Appended:
+        await trio.sleep(10)
+        raise StorageError("the disk is slow, and then full")
+
+
+async def wait_for_a_batch_to_be_opened(served: Served, client: Client) -> None:
+    served.broker.delay = SlowDelay()  # type: ignore[assignment]
+    await client.send((produce("t", b"qmq-delay-ms"), 9))
+
+
 WAITS = [
     wait_for_a_request,
     wait_within_a_frame,
@@ -67,6 +83,7 @@ WAITS = [
     wait_for_answers_after_the_end,
     wait_for_the_client_to_read,
     wait_for_the_disk_to_catch_up,
+    wait_for_a_batch_to_be_opened,
 ]
 
 

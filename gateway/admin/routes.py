@@ -1,0 +1,74 @@
+"""Which function answers which request of the admin endpoint, and how failures become answers.
+
+A route is a function of the broker and of checked arguments. ROUTES names its method, path and arguments,
+and is the only source of what is served and of what errors list. Errors of the core and of the registry are
+answered with a status by their Kafka code: STATUS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from gateway.admin import delay
+from gateway.admin.arguments import Arguments
+from gateway.admin.http import Answer, HttpError
+from gateway.dispatch import ANSWERABLE
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from gateway.admin.http import Request
+    from gateway.broker import Broker
+
+    Handler = Callable[[Broker, Arguments], Awaitable[Answer]]
+
+STATUS = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: 500,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
+    ErrorCode.KAFKA_STORAGE_ERROR: 503,
+}
+OTHERWISE = 400
+
+
+async def _statistics(broker: Broker, arguments: Arguments) -> Answer:
+    return Answer(200, asdict(broker.statistics()))
+
+
+_RANGE = ("subject", "from", "to")
+ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
+    ("GET", "/delay/count"): (delay.count, _RANGE),
+    ("GET", "/delay/list"): (delay.list_pending, (*_RANGE, "after", "limit")),
+    ("GET", "/delay/show"): (delay.show, ("subject", "id", "value")),
+    ("POST", "/delay/cancel"): (delay.cancel, ("subject", "id", "sid")),
+    ("POST", "/delay/move"): (delay.move, ("subject", "id", "sid", "due")),
+    ("GET", "/statistics"): (_statistics, ()),
+}
+
+
+class Routes:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def answer(self, request: Request) -> Answer:
+        route = ROUTES.get((request.method, request.path))
+        if route is None:
+            return _nothing_there(request)
+        handler, allowed = route
+        try:
+            return await handler(self._broker, Arguments(request.values, allowed))
+        except ANSWERABLE as error:
+            code = error.error_code
+            name = ErrorCode(code).name
+            raise HttpError(STATUS.get(ErrorCode(code), OTHERWISE), name, str(error)) from error
+
+
+def _nothing_there(request: Request) -> Answer:
+    methods = [method for method, path in ROUTES if path == request.path]
+    if methods:
+        message = f"{request.path} takes {methods[0]}, not {request.method}"
+        payload = {"error": "METHOD_NOT_ALLOWED", "message": message}
+        return Answer(405, payload, (("Allow", ", ".join(methods)),))
+    known = ", ".join(f"{method} {path}" for method, path in ROUTES)
+    raise HttpError(404, "NOT_FOUND", f"there is no {request.path}; there are {known}")

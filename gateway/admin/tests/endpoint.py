@@ -1,0 +1,188 @@
+"""The admin endpoint, on a real socket, of a broker that has a delay service only, and that is a fake.
+
+    async def check(endpoint: Endpoint) -> None:
+        status, answer = await endpoint.get("/delay/count?subject=orders")
+    serve_admin(check)
+
+Time is Trio's mock clock: it stands still unless the test moves it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import h11
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from core.logs.subject import Subject, SubjectConfig
+from core.wheel.service import Cursor, Page, Pending, Shown
+from gateway.admin.server import AdminServer, bind_admin
+from gateway.options import AdminListener
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+DEADLINE = 60.0
+
+
+@dataclass
+class FakeDelay:
+    """Messages of `orders`, due at 1000, 2000, …; the even ones have ids."""
+
+    items: list[Pending] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    error: Exception | None = None
+    go: trio.Event = field(default_factory=trio.Event)
+
+    async def _called(self, *call: Any) -> None:
+        self.calls.append(call)
+        await self.go.wait()
+        if self.error is not None:
+            raise self.error
+
+    def _within(self, subject: Subject | None, due_from: int, due_to: int) -> list[Pending]:
+        return [
+            item
+            for item in self.items
+            if due_from <= item.due < due_to and subject in (None, SUBJECTS.get(item.subject))
+        ]
+
+    async def count(self, subject: Subject | None, due_from: int, due_to: int) -> int:
+        await self._called("count", subject, due_from, due_to)
+        return len(self._within(subject, due_from, due_to))
+
+    async def list(
+        self, subject: Subject | None, due_from: int, due_to: int, after: Cursor | None, limit: int
+    ) -> Page:
+        await self._called("list", subject, due_from, due_to, after, limit)
+        items = self._within(subject, due_from, due_to)
+        if after is not None:
+            items = [item for item in items if (item.due, item.sid) > tuple(after)]
+        more = len(items) > limit
+        last = items[:limit][-1] if items else None
+        return Page(items[:limit], Cursor(last.due, last.sid) if more and last else None)
+
+    async def show(self, subject: Subject, delay_id: str, *, content: bool = False) -> Shown:
+        await self._called("show", subject, delay_id)
+        shown = self._find(delay_id, None, "pending")
+        return replace(shown, created=500, key=None, value=b"\xff") if content else shown
+
+    async def cancel(self, subject: Subject, *, delay_id: str | None, sid: int | None) -> Shown:
+        await self._called("cancel", subject, delay_id, sid)
+        return self._find(delay_id, sid, "cancelled")
+
+    async def move(
+        self, subject: Subject, *, delay_id: str | None, sid: int | None, due: int
+    ) -> Shown:
+        await self._called("move", subject, delay_id, sid, due)
+        return self._find(delay_id, sid, "moved")
+
+    def _find(self, delay_id: str | None, sid: int | None, status: str) -> Shown:
+        for item in self.items:
+            if sid == item.sid or (delay_id is not None and delay_id == item.delay_id):
+                return Shown(status, item.due, item.sid)
+        late = delay_id == "late"
+        return Shown("delivered" if late else "unknown", 5 if late else -1, 7 if late else -1)
+
+
+_CONFIG = SubjectConfig(max_message_bytes=1, retention_ms=1, retention_bytes=1)
+SUBJECTS = {
+    name: Subject(number, bytes(16), name, _CONFIG)
+    for number, name in enumerate(("orders", "other"))
+}
+
+
+def pending(number: int, key: bytes | None = b"key") -> Pending:
+    delay_id = f"id-{number}" if number % 2 == 0 else None
+    return Pending("orders", number * 100, delay_id, number * 1000, 500, key, 42)
+
+
+@dataclass
+class Endpoint:
+    port: int
+    delay: FakeDelay
+    server: AdminServer
+    clock: MockClock
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def connect(self) -> trio.SocketStream:
+        return await trio.open_tcp_stream("127.0.0.1", self.port)
+
+    async def settled(self) -> None:
+        await wait_all_tasks_blocked(0.01)
+
+    async def get(self, target: str) -> tuple[int, dict[str, Any]]:
+        return await self.request(b"GET", target)
+
+    async def post(self, target: str, **values: object) -> tuple[int, dict[str, Any]]:
+        return await self.request(b"POST", target, json.dumps(values).encode())
+
+    async def request(
+        self, method: bytes, target: str, body: bytes = b"", **headers: str
+    ) -> tuple[int, dict[str, Any]]:
+        given = {"host": f"127.0.0.1:{self.port}", **headers}
+        if body:
+            given = {"content-type": "application/json", "content-length": str(len(body)), **given}
+        http = h11.Connection(h11.CLIENT)
+        head = h11.Request(method=method, target=target, headers=list(given.items()))
+        async with await self.connect() as stream:
+            data = http.send(head) or b""
+            data += (http.send(h11.Data(data=body)) or b"") if body else b""
+            await stream.send_all(data + (http.send(h11.EndOfMessage()) or b""))
+            return await receive(stream, http)
+
+
+async def receive(stream: trio.SocketStream, http: h11.Connection) -> tuple[int, dict[str, Any]]:
+    """Status and answer of the request that was sent."""
+    status, body = 0, b""
+    while True:
+        event = http.next_event()
+        if event is h11.NEED_DATA:
+            http.receive_data(await stream.receive_some())
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+        elif isinstance(event, h11.Data):
+            body += event.data
+        elif isinstance(event, h11.EndOfMessage):
+            return status, json.loads(body)
+        else:
+            raise AssertionError(f"unexpected: {event}")
+
+
+def serve_admin(check: Callable[[Endpoint], Awaitable[None]]) -> None:
+    """Run a check against an endpoint; fail if it hangs."""
+    clock = MockClock()
+
+    async def main() -> None:
+        delay = FakeDelay([pending(number) for number in range(1, 6)])
+        delay.go.set()
+        subjects = SimpleNamespace(by_name=SUBJECTS)
+        broker: Any = SimpleNamespace(log=SimpleNamespace(subjects=subjects), delay=delay)
+        server = AdminServer(broker)
+        sock = bind_admin(AdminListener("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run, sock)
+            await check(Endpoint(port, delay, server, clock))
+            server.stop()
+
+    async def watched() -> None:
+        token = trio.lowlevel.current_trio_token()
+        with trio.CancelScope() as scope:
+            watchdog = threading.Timer(DEADLINE, token.run_sync_soon, (scope.cancel,))
+            watchdog.start()
+            try:
+                await main()
+            finally:
+                watchdog.cancel()
+        assert not scope.cancelled_caught, "the check hangs"
+
+    trio.run(watched, clock=clock)

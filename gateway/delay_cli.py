@@ -1,0 +1,226 @@
+"""`kumquat delay …`: what is pending in a running broker, and changing it; a client of its admin endpoint.
+
+    kumquat delay count  --subject orders --from 2026-03-01 --to 2026-03-02
+    kumquat delay list   --subject orders --limit 20 [--after CURSOR]
+    kumquat delay show   --subject orders --id order-17
+    kumquat delay cancel --subject orders --id order-17          (or --sid, as a list shows it)
+    kumquat delay move   --subject orders --id order-17 --due 2026-03-01T09:00Z
+
+Times are ISO 8601 (UTC where they name no zone) or milliseconds since 1970. `--json` shows the endpoint's
+own answer. Where the endpoint is: `--admin`, else KUMQUAT_ADMIN_LISTENER, else http://127.0.0.1:9093.
+
+Exit codes: 0 it is as asked; 1 the broker says no (no such message, delivered already, a bad argument);
+2 the command is wrong, or the endpoint cannot be reached.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+
+from gateway.admin.times import show_time
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+DEFAULT_ADMIN = "http://127.0.0.1:9093"
+VARIABLE = "KUMQUAT_ADMIN_LISTENER"
+TIMEOUT_SECONDS = 90.0
+LONGEST = 40
+REFUSED, UNREACHABLE = 1, 2
+
+
+class Unreachable(Exception):
+    """The admin endpoint did not answer; the text is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    help: str
+    method: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+
+
+COMMANDS = {
+    "list": Command(
+        "messages that are pending, in order of due time",
+        "GET",
+        (),
+        ("subject", "from", "to", "limit", "after"),
+    ),
+    "count": Command("how many messages are pending", "GET", (), ("subject", "from", "to")),
+    "show": Command(
+        "what became of a message with a delay id", "GET", ("subject", "id"), switches=("value",)
+    ),
+    "cancel": Command("have a message never delivered", "POST", ("subject",), ("id", "sid")),
+    "move": Command(
+        "have a message delivered at another time", "POST", ("subject", "due"), ("id", "sid")
+    ),
+}
+FLAGS = {
+    "subject": ("NAME", "the subject; for list and count all of them if it is left out"),
+    "from": ("TIME", "due at this time or later"),
+    "to": ("TIME", "due before this time"),
+    "limit": ("N", "at most so many"),
+    "after": ("CURSOR", "go on where an earlier list ended"),
+    "id": ("ID", "the message's qmq-delay-id"),
+    "sid": ("N", "the message's schedule id, as a list shows it"),
+    "due": ("TIME", "when it is to be delivered"),
+}
+SWITCHES = {"value": "show what is in the message too, while it is pending"}
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """The commands below `kumquat delay`."""
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, command in COMMANDS.items():
+        action = commands.add_parser(name, help=command.help, description=command.help)
+        for flag in (*command.required, *command.optional):
+            metavar, text = FLAGS[flag]
+            action.add_argument(
+                f"--{flag}",
+                dest=f"arg_{flag}",
+                metavar=metavar,
+                help=text,
+                required=flag in command.required,
+            )
+        for switch in command.switches:
+            action.add_argument(
+                f"--{switch}",
+                dest=f"arg_{switch}",
+                action="store_const",
+                const="true",
+                help=SWITCHES[switch],
+            )
+        action.add_argument("--admin", metavar="URL", help="address of the admin endpoint")
+        action.add_argument("--json", action="store_true", help="show the answer as JSON")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Ask, show the answer, and give the exit code. Raises Unreachable."""
+    command = COMMANDS[parsed.action]
+    values = {
+        flag: value
+        for flag in (*command.required, *command.optional, *command.switches)
+        if (value := getattr(parsed, f"arg_{flag}")) is not None
+    }
+    admin = parsed.admin or os.environ.get(VARIABLE) or DEFAULT_ADMIN
+    status, answer = ask(admin, command.method, f"/delay/{parsed.action}", values)
+    if parsed.json:
+        print(json.dumps(answer, ensure_ascii=False))
+    elif "error" in answer:
+        print(f"kumquat: {answer['message']}", file=sys.stderr)
+    else:
+        for line in SHOW[parsed.action](answer):
+            print(line)
+    return 0 if status < 300 else REFUSED
+
+
+def ask(
+    admin: str, method: str, path: str, values: Mapping[str, str]
+) -> tuple[int, dict[str, Any]]:
+    """Status and answer of one request."""
+    import http.client  # not for every command: it is half of what starting costs
+
+    try:
+        parts = urlsplit(admin)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or parts.scheme != "http":
+        raise Unreachable(f"--admin {admin!r} is not of the form {DEFAULT_ADMIN}")
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    try:
+        if method == "GET":
+            connection.request("GET", f"{path}?{urlencode(values)}" if values else path)
+        else:
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, path, json.dumps(values), headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        if not isinstance(answer, dict):
+            raise ValueError
+    except OSError as error:
+        raise Unreachable(
+            f"no admin endpoint at {admin}: {error.strerror or error}; is the broker running, with "
+            "--admin-listener?"
+        ) from None
+    except (http.client.HTTPException, ValueError):
+        raise Unreachable(
+            f"what answers at {admin} is not the admin endpoint of a broker"
+        ) from None
+    finally:
+        connection.close()
+    return response.status, answer
+
+
+def _show_list(answer: Mapping[str, Any]) -> list[str]:
+    rows = [("DUE", "SUBJECT", "ID", "KEY", "SIZE", "CREATED", "SID")]
+    rows += [
+        (
+            show_time(item["due"]),
+            item["subject"],
+            item["id"] or "-",
+            "-" if item["key"] is None else item["key"],
+            str(item["size"]),
+            show_time(item["created"]),
+            str(item["sid"]),
+        )
+        for item in answer["items"]
+    ]
+    lines = table(rows)
+    if answer["next"] is not None:
+        lines.append(f"There are more: --after {answer['next']}")
+    return lines if answer["items"] else ["Nothing is pending there."]
+
+
+def _show_count(answer: Mapping[str, Any]) -> list[str]:
+    return [str(answer["count"])]
+
+
+def _show_one(answer: Mapping[str, Any]) -> list[str]:
+    shown = dict(answer)
+    for name in ("due", "created"):
+        if isinstance(shown.get(name), int):
+            shown[name] = show_time(shown[name])
+    width = max(map(len, shown))
+    return [
+        f"{name:<{width}}  {plain(str(value))}"
+        for name, value in shown.items()
+        if value is not None
+    ]
+
+
+SHOW = {
+    "list": _show_list,
+    "count": _show_count,
+    "show": _show_one,
+    "cancel": _show_one,
+    "move": _show_one,
+}
+
+
+def plain(text: str) -> str:
+    """A text from a message, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows in columns; what is too long is cut."""
+    cut = [[_cut(plain(cell)) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in cut) for i in range(len(cut[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cut
+    ]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
