@@ -12,6 +12,7 @@ from typing import NamedTuple
 from core.errors import CorruptMessage
 from core.logs.format import HEADER_SIZE
 from core.logs.parked import (
+    DELIVERED,
     RECORD_HEAD,
     RECORD_HEAD_SIZE,
     SCHEDULE_ID,
@@ -39,16 +40,24 @@ class Finder:
         self._log_bodies = log_bodies
 
     def name(self, subject_id: int, delay_id: bytes) -> Named | None:
-        """What the files say of a delay id."""
+        """What the files say of a delay id. A message that a newer file strikes out, without a word about
+        its name, was delivered."""
         while True:
             try:
-                for file in reversed(self._shelf.current):
-                    found = file.find(subject_id, delay_id)
-                    if found is not None:
-                        return Named(found.sid, found.due, found.status)
-                return None
+                return self._name(self._shelf.current, subject_id, delay_id)
             except ScheduleClosed:
                 continue
+
+    @staticmethod
+    def _name(files: Sequence[ScheduleFile], subject_id: int, delay_id: bytes) -> Named | None:
+        for i in reversed(range(len(files))):
+            found = files[i].find(subject_id, delay_id)
+            if found is not None:
+                sid, due, status = found.sid, found.due, found.status
+                if sid >= 0 and _is_struck(files[i + 1 :], subject_id, sid, due):
+                    status = DELIVERED
+                return Named(sid, due, status)
+        return None
 
     def record(self, subject_id: int, sid: int, due: int, filled: int) -> bytes | None:
         """A parked record, whole; None: there is none. `due` is what it is filed under. CorruptMessage: it

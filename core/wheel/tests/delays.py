@@ -62,7 +62,7 @@ class Disk:
 
 
 def run(story: Callable[[Disk], Awaitable[None]], disk: Disk | None = None) -> None:
-    clock = MockClock(autojump_threshold=0.01)
+    clock = MockClock(autojump_threshold=0.002)
     trio.run(story, disk or Disk(), clock=clock)
 
 
@@ -102,6 +102,13 @@ class Broker:
             while len(found := await self.messages(name)) < count:
                 await self.log.wait_for_data([subject], trio.current_time() + 3_600)
         return found
+
+    async def wait_until_idle(self) -> None:
+        """Until nothing is pending."""
+        with trio.fail_after(30 * 86_400):
+            while self.delay.statistics().pending:
+                await self.log.wait_for_data(list(self.log.subjects), trio.current_time() + 0.5)
+        await self.log.wait_synced()
 
 
 @asynccontextmanager

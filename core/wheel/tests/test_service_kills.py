@@ -1,0 +1,143 @@
+"""Kills and power cuts anywhere: what was acked arrives once, what was cancelled does not, none is early.
+
+One story is told on a small disk: batches are parked, cancelled and moved while segments are rolled, files
+filled and merged, windows loaded slice by slice, and messages delivered. Before many of its steps the disk
+is copied as a kill, or a power cut, would leave it; a new broker is started on each copy, long after all
+was due, and its log is compared with what had been promised by then.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+import trio
+
+from core.logs.tests.power import FakeFiles
+from core.wheel import loader, merge
+from core.wheel.tests.delays import (
+    DATA,
+    HOUR,
+    START,
+    Broker,
+    Disk,
+    at,
+    cancel,
+    due_of,
+    later,
+    plain,
+    run,
+    running,
+)
+
+BATCHES = 24
+
+
+@dataclass
+class Promises:
+    acked: set[bytes] = field(default_factory=set)
+    tried: set[bytes] = field(default_factory=set)
+    withdrawing: set[bytes] = field(default_factory=set)
+    withdrawn: set[bytes] = field(default_factory=set)
+
+    def copy(self) -> "Promises":
+        return Promises(
+            set(self.acked), set(self.tried), set(self.withdrawing), set(self.withdrawn)
+        )
+
+    def check(self, values: list[bytes]) -> None:
+        seen = Counter(values)
+        assert max(seen.values(), default=1) == 1, "twice"
+        assert seen.keys() <= self.tried
+        assert self.acked - self.withdrawing <= seen.keys(), "lost"
+        assert not self.withdrawn & seen.keys(), "cancelled, and delivered"
+
+
+async def tell(broker: Broker, promises: Promises, rng: Random) -> None:
+    for number in range(BATCHES):
+        values = [b"%d-%d" % (number, i) for i in range(4)]
+        promises.tried.update(values)
+        await broker.park(
+            "s",
+            later(values[0], rng.randrange(2_000), values[0]),
+            plain(values[1]),
+            at(values[2], START + rng.randrange(4 * HOUR), values[2]),
+            later(values[3], rng.randrange(500)),
+        )
+        promises.acked.update(values)
+        victim = rng.choice(sorted(v for v in promises.acked if v[-1:] in b"02"))
+        await withdraw(broker, promises, victim, rng.random() < 0.4)
+        await trio.sleep(rng.random())
+        if number % 6 == 5:
+            broker.clock.jump(HOUR // 2)
+
+
+async def withdraw(broker: Broker, promises: Promises, victim: bytes, move: bool) -> None:
+    """Cancel a message or move it, if it is still there."""
+    if move:
+        due = broker.clock.now_ms() + 1_200
+        await broker.park("s", cancel(victim, due), later(b"", 1))
+        promises.tried.add(b"")
+        return
+    promises.withdrawing.add(victim)
+    shown = await broker.delay.cancel(broker.subject("s"), delay_id=victim.decode())
+    if shown.status == "cancelled":
+        promises.withdrawn.add(victim)
+    else:
+        assert shown.status in ("delivered", "remembered"), "its name may be forgotten by then"
+        promises.withdrawing.discard(victim)
+
+
+Copy = tuple[FakeFiles, Promises, int]
+
+
+def copies(monkeypatch: pytest.MonkeyPatch, seed: int, cut: bool, every: int) -> list[Copy]:
+    monkeypatch.setattr(loader, "FILL_BYTES", 1_500)
+    monkeypatch.setattr(loader, "SLICE", 10)
+    monkeypatch.setattr(loader, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(merge, "AT_ONCE", 3)
+    rng, promises, found = Random(seed), Promises(), list[Copy]()
+    files = FakeFiles(DATA)
+    disk = Disk(files)
+
+    def copy() -> None:
+        if files.steps % every == seed % every:
+            left = files.after_power_cut(rng) if cut else files.after_kill()
+            found.append((left, promises.copy(), files.steps))
+
+    async def story(disk: Disk) -> None:
+        async with running(disk, segment_bytes=6_000, reserve_bytes=4_096) as broker:
+            broker.subject("s")
+            await broker.log.wait_synced()
+            files.before_step = copy
+            await tell(broker, promises, Random(seed))
+        files.before_step = None
+
+    run(story, disk)
+    found.append((files, promises, files.steps))
+    return found
+
+
+def check(copy: Copy) -> None:
+    files, promises, _ = copy
+
+    async def story(disk: Disk) -> None:
+        disk.clock.jump(6 * HOUR)
+        async with running(disk, segment_bytes=6_000, reserve_bytes=4_096) as broker:
+            await broker.wait_until_idle()
+            records = await broker.messages("s")
+        values = [record.value or b"" for record in records]
+        promises.check([value for value in values if value])
+        late = [r for r in records if r.value and r.value[-1:] != b"1"]
+        assert all(record.timestamp >= due_of(record) for record in late)
+
+    run(story, Disk(files))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("cut", [False, True], ids=["killed", "power cut"])
+def test_each_message_arrives_once_wherever_the_broker_died(
+    monkeypatch: pytest.MonkeyPatch, cut: bool, seed: int
+) -> None:
+    for copy in copies(monkeypatch, seed, cut, every=23):
+        check(copy)
