@@ -8,7 +8,9 @@ encodes and sends from there, without waking a task.
 All answers that are due leave with one `send` or `sendmsg`. Small buffers are joined, large ones (the
 records of a Fetch) are given to the kernel as they are. What the socket does not take is kept, and a task
 that lives only as long as this lasts waits for the socket. `full` tells the reading side to stop:
-that is what bounds the memory of a connection whose client does not read its answers.
+that is what bounds the memory of a connection whose client does not read its answers, or whose answers
+wait behind a sync. So an answer that has to wait and can no longer change (only a Produce's can, to an
+error) is encoded at once: its bytes count as those do that the socket has not taken.
 
 Nothing here raises for a lost connection: `on_lost` is called once, and all that follows is dropped.
 """
@@ -24,13 +26,14 @@ import trio
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from core.errors import KumquatError
 
     Buffer = bytes | bytearray | memoryview
     Slot = tuple[int, "Codec", int, Any, Any]
-    """Position to be synced, route, correlation id, request, response (or bytes: already encoded)."""
+    """Position to be synced, route, correlation id, request (None: the answer is final), response (or bytes
+    or a list of buffers: already encoded)."""
 
 MAX_UNSENT = 1 << 20
 MAX_PENDING = 8192
@@ -83,6 +86,7 @@ class Answers:
         "_progress",
         "_sock",
         "_synced",
+        "held",
         "sent",
         "unsent",
     )
@@ -99,12 +103,14 @@ class Answers:
         self._draining = False
         self._lost = False
         self._progress: trio.Event | None = None
+        self.held = 0
+        """Bytes of final answers that are not due yet."""
         self.unsent = 0
         self.sent = 0
 
     @property
     def full(self) -> bool:
-        return self.unsent > MAX_UNSENT or len(self._pending) > MAX_PENDING
+        return self.unsent + self.held > MAX_UNSENT or len(self._pending) > MAX_PENDING
 
     @property
     def empty(self) -> bool:
@@ -125,10 +131,12 @@ class Answers:
         while not self.empty and not self._lost:
             await self._wait_progress()
 
-    def add(self, slots: Iterable[Slot]) -> None:
+    def add(self, slots: Sequence[Slot]) -> None:
         """Queue the answers of one burst, and send all that are due."""
         self._pending.extend(slots)
         self._send_due()
+        if self._pending:
+            self._weigh(min(len(slots), len(self._pending)))
 
     def synced(self, position: int, error: KumquatError | None) -> None:
         """The log is synced up to `position`, or never will be: then `error` is the answer."""
@@ -143,7 +151,7 @@ class Answers:
         self._lost = True
         self._pending.clear()
         self._output.clear()
-        self.unsent = 0
+        self.held = self.unsent = 0
         self._signal()
 
     def _refuse(self, position: int, error: KumquatError) -> None:
@@ -161,16 +169,41 @@ class Answers:
                 _, route, correlation_id, _, response = pending.popleft()
                 if response.__class__ is bytes:
                     buffers.append(response)
+                elif response.__class__ is list:
+                    self.held -= sum(map(len, response))
+                    buffers += response
                 else:
                     buffers += route.encode(correlation_id, response)
         except Exception:
-            # Not a client's fault, and there is no way to skip one answer: the order would be lost.
-            logger.exception("an answer could not be encoded; its connection is closed")
-            self._lose("an answer could not be encoded")
+            self._cannot_encode()
             return
         if buffers and not self._lost:
             self._transmit(gather(buffers))
         self._signal()
+
+    def _weigh(self, count: int) -> None:
+        """Encode those of the last so many answers that are final."""
+        pending = self._pending
+        for index in range(-count, 0):
+            position, route, correlation_id, request, response = pending[index]
+            if request is not None:
+                continue
+            try:
+                encoded = (
+                    [response]
+                    if response.__class__ is bytes
+                    else gather(route.encode(correlation_id, response))
+                )
+            except Exception:
+                self._cannot_encode()
+                return
+            self.held += sum(map(len, encoded))
+            pending[index] = (position, route, correlation_id, None, encoded)
+
+    def _cannot_encode(self) -> None:
+        """Not a client's fault, and there is no way to skip one answer: the order would be lost."""
+        logger.exception("an answer could not be encoded; its connection is closed")
+        self._lose("an answer could not be encoded")
 
     def _transmit(self, buffers: list[Buffer]) -> None:
         self._output.extend(buffers)
