@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import Refused, handles
+from gateway.dispatch import handles
 from gateway.wire import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from gateway.wire.codes import ErrorCode
 
@@ -26,8 +26,16 @@ GROUP, TRANSACTION = 0, 1
 
 
 def _refuse(request: FindCoordinatorRequest, code: int, message: str) -> FindCoordinatorResponse:
-    if request.key:
-        return FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, port=-1)
+    return _refuse_one(code, message) if request.key else _refuse_each(request, code, message)
+
+
+def _refuse_one(code: int, message: str) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, port=-1)
+
+
+def _refuse_each(
+    request: FindCoordinatorRequest, code: int, message: str
+) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
@@ -43,18 +51,26 @@ def _refuse(request: FindCoordinatorRequest, code: int, message: str) -> FindCoo
     refuse=_refuse,
 )
 def find_coordinator(session: Session, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    if request.key_type == TRANSACTION:
-        raise Refused(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
-        )
-    if request.key_type != GROUP:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not served")
+    refusal = _refusal(request.key_type)
     node_id, endpoint = session.broker.node_id, session.endpoint
     if session.version < 4:  # an empty key looks like no key at all
+        if refusal is not None:
+            return _refuse_one(*refusal)
         return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
+    if refusal is not None:
+        return _refuse_each(request, *refusal)
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
             for key in request.coordinator_keys
         ]
     )
+
+
+def _refusal(key_type: int) -> tuple[int, str] | None:
+    if key_type == GROUP:
+        return None
+    if key_type == TRANSACTION:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return code, "transactions are not served yet"
+    return ErrorCode.INVALID_REQUEST, f"key type {key_type} is not served"

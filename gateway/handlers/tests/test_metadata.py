@@ -280,9 +280,11 @@ def test_a_coordinator_of_anything_else_is_refused(
 ) -> None:
     async def check(served: Served) -> None:
         async with served.client() as client:
-            answer = await client.call(FindCoordinatorRequest("x", key_type), 3)
-            assert (answer.error_code, answer.node_id) == (code, -1)
-            assert answer.error_message
+            for key in ("x", ""):
+                for version in (1, 2, 3):
+                    answer = await client.call(FindCoordinatorRequest(key, key_type), version)
+                    assert (answer.error_code, answer.node_id) == (code, -1)
+                    assert answer.error_message
             request = FindCoordinatorRequest("", key_type, ["x", "y"])
             answer = await client.call(request, 4)
             assert [c.error_code for c in answer.coordinators] == [code, code]
