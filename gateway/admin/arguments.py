@@ -52,17 +52,14 @@ class Arguments:
 
     def time(self, name: str) -> int | None:
         value = self._values.get(name)
-        if not isinstance(value, str):
-            return self.number(name)
+        if value is None:
+            return None
         try:
-            time = read_time(value)
+            return read_time(str(value))
         except (ValueError, OverflowError):
-            time = -1
-        if not 0 <= time <= LONG_MAX:
             raise _bad(
                 f"{name} must be a time (ISO 8601, or milliseconds since 1970), not {value!r}"
-            )
-        return time
+            ) from None
 
     def flag(self, name: str) -> bool:
         value = self._values.get(name, False)

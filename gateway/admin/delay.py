@@ -129,12 +129,13 @@ def _pending(item: Pending) -> dict[str, Any]:
 
 
 def _shown(subject: Subject, shown: Shown) -> dict[str, Any]:
-    """What there is none of is null."""
+    """What there is none of is null. A cancel that waits for its message has no due time."""
+    timeless = shown.due < 0 or shown.status == "remembered"
     told: dict[str, Any] = {
         "subject": subject.name,
         "status": shown.status,
         "sid": None if shown.sid < 0 else shown.sid,
-        "due": None if shown.due < 0 else shown.due,
+        "due": None if timeless else shown.due,
     }
     if shown.created is not None:
         told |= {"created": shown.created, **_bytes("key", shown.key)}

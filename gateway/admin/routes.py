@@ -33,7 +33,9 @@ OTHERWISE = 400
 
 
 async def _statistics(broker: Broker, arguments: Arguments) -> Answer:
-    return Answer(200, asdict(broker.statistics()))
+    parts = asdict(broker.statistics())
+    parts["delay"]["lateness"] = parts["delay"]["lateness"]._asdict()
+    return Answer(200, parts)
 
 
 _RANGE = ("subject", "from", "to")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from gateway.admin.tests.endpoint import Endpoint, pending, serve_admin
+from gateway.admin.tests.endpoint import EPOCH, Endpoint, pending, serve_admin
 from gateway.cli import main
 from gateway.delay_cli import VARIABLE, table
 
@@ -55,7 +55,7 @@ def test_a_list_is_a_table_and_says_how_to_go_on(at_terminal: AtTerminal) -> Non
         assert (code, err) == (0, "")
         head, first, second, more = out.splitlines()
         assert head.split() == ["DUE", "SUBJECT", "ID", "KEY", "SIZE", "CREATED", "SID"]
-        assert first.split()[:3] == ["1970-01-01T00:00:01.000Z", "orders", "-"]
+        assert first.split()[:3] == ["2023-11-14T22:13:21.000Z", "orders", "-"]
         assert second.split()[2:5] == ["id-2", "key", "42"]
         assert head.index("SID") == second.index("200")
         cursor = more.removeprefix("There are more: --after ")
@@ -81,7 +81,7 @@ def test_a_key_cannot_write_to_the_terminal(at_terminal: AtTerminal) -> None:
 def test_a_count_is_a_number(at_terminal: AtTerminal) -> None:
     async def check(terminal: Terminal) -> None:
         assert await terminal.run("count") == (0, "5\n", "")
-        until = ("--from", "2000", "--to", "1970-01-01T00:00:04Z")
+        until = ("--from", str(EPOCH + 2000), "--to", "2023-11-14T22:13:24Z")
         assert await terminal.run("count", "--subject", "orders", *until) == (0, "2\n", "")
 
     at_terminal(check)
@@ -131,7 +131,7 @@ def test_json_is_the_answer_of_the_endpoint(at_terminal: AtTerminal) -> None:
     async def check(terminal: Terminal) -> None:
         code, out, _ = await terminal.run("list", "--limit", "1", "--json")
         assert code == 0
-        assert json.loads(out)["items"][0]["due"] == 1000
+        assert json.loads(out)["items"][0]["due"] == EPOCH + 1000
         code, out, err = await terminal.run("count", "--subject", "nowhere", "--json")
         assert (code, err) == (1, "")
         assert json.loads(out)["error"] == "UNKNOWN_TOPIC_OR_PARTITION"

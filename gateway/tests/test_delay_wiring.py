@@ -89,7 +89,7 @@ def test_what_is_pending_can_be_counted_listed_cancelled_and_moved(shared: TestB
     assert [(item["id"], item["key"]) for item in items] == [("a", "k"), ("b", "k"), ("c", "k")]
     assert post(shared, "/delay/cancel", subject="orders", id="a") == (200, "cancelled")
     assert get(shared, "/delay/show", subject="orders", id="a")["status"] == "cancelled"
-    assert post(shared, "/delay/move", subject="orders", id="b", due="1") == (200, "moved")
+    assert post(shared, "/delay/move", subject="orders", id="b", due="2000-01-01") == (200, "moved")
     sid = str(items[2]["sid"])
     assert post(shared, "/delay/cancel", subject="orders", sid=sid) == (200, "cancelled")
     (moved,) = read(shared, "orders", 1)
@@ -128,7 +128,7 @@ def test_what_is_pending_outlives_the_broker(kumquat: TestBroker, end: str) -> N
     getattr(kumquat, end)()
     kumquat.start()
     assert get(kumquat, "/delay/count", subject="t") == {"count": 2}
-    assert post(kumquat, "/delay/move", subject="t", id="x", due="1") == (200, "moved")
+    assert post(kumquat, "/delay/move", subject="t", id="x", due="2000-01-01") == (200, "moved")
     assert [m.value() for m in read(kumquat, "t", 1)] == [b"x"]
 
 
@@ -150,5 +150,6 @@ def test_statistics_tell_of_every_part(shared: TestBroker) -> None:
     statistics = get(shared, "/statistics")
     assert statistics["delay"]["pending"] >= 1
     assert statistics["delay"]["scheduled"] >= 1
+    assert set(statistics["delay"]["lateness"]) >= {"p50", "p99", "p999", "max"}
     assert statistics["log"]["subjects"] >= 1
     assert statistics["groups"]["fenced"] is False

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 DEADLINE = 60.0
+EPOCH = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 
 
 @dataclass
 class FakeDelay:
-    """Messages of `orders`, due at 1000, 2000, …; the even ones have ids."""
+    """Messages of `orders`, due 1, 2, … seconds after EPOCH; the even ones have ids."""
 
     items: list[Pending] = field(default_factory=list)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
@@ -70,7 +71,7 @@ class FakeDelay:
     async def show(self, subject: Subject, delay_id: str, *, content: bool = False) -> Shown:
         await self._called("show", subject, delay_id)
         shown = self._find(delay_id, None, "pending")
-        return replace(shown, created=500, key=None, value=b"\xff") if content else shown
+        return replace(shown, created=EPOCH, key=None, value=b"\xff") if content else shown
 
     async def cancel(self, subject: Subject, *, delay_id: str | None, sid: int | None) -> Shown:
         await self._called("cancel", subject, delay_id, sid)
@@ -87,7 +88,7 @@ class FakeDelay:
             if sid == item.sid or (delay_id is not None and delay_id == item.delay_id):
                 return Shown(status, item.due, item.sid)
         late = delay_id == "late"
-        return Shown("delivered" if late else "unknown", 5 if late else -1, 7 if late else -1)
+        return Shown("delivered" if late else "unknown", EPOCH if late else -1, 7 if late else -1)
 
 
 _CONFIG = SubjectConfig(max_message_bytes=1, retention_ms=1, retention_bytes=1)
@@ -99,7 +100,7 @@ SUBJECTS = {
 
 def pending(number: int, key: bytes | None = b"key") -> Pending:
     delay_id = f"id-{number}" if number % 2 == 0 else None
-    return Pending("orders", number * 100, delay_id, number * 1000, 500, key, 42)
+    return Pending("orders", number * 100, delay_id, EPOCH + number * 1000, EPOCH, key, 42)
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import InvalidRecord
 from gateway.admin.delay import MAX_KEY, MAX_LIMIT
-from gateway.admin.tests.endpoint import SUBJECTS, Endpoint, pending, serve_admin
+from gateway.admin.tests.endpoint import EPOCH, SUBJECTS, Endpoint, pending, serve_admin
 from meta.values import LONG_MAX
 
 ORDERS = SUBJECTS["orders"]
@@ -17,15 +17,18 @@ ORDERS = SUBJECTS["orders"]
 def test_count_passes_on_subject_and_times() -> None:
     async def check(endpoint: Endpoint) -> None:
         assert await endpoint.get("/delay/count") == (200, {"count": 5})
-        assert await endpoint.get("/delay/count?subject=orders&to=3000") == (200, {"count": 2})
+        assert await endpoint.get(f"/delay/count?subject=orders&to={EPOCH + 3000}") == (
+            200,
+            {"count": 2},
+        )
         assert await endpoint.get("/delay/count?subject=other") == (200, {"count": 0})
-        target = "/delay/count?from=1970-01-01T00:00:03Z&to=1970-01-01T01:00:05%2B01:00"
+        target = "/delay/count?from=2023-11-14T22:13:23Z&to=2023-11-14T23:13:25%2B01:00"
         assert await endpoint.get(target) == (200, {"count": 2})
         assert endpoint.delay.calls == [
             ("count", None, 0, LONG_MAX),
-            ("count", ORDERS, 0, 3000),
+            ("count", ORDERS, 0, EPOCH + 3000),
             ("count", SUBJECTS["other"], 0, LONG_MAX),
-            ("count", None, 3000, 5000),
+            ("count", None, EPOCH + 3000, EPOCH + 5000),
         ]
 
     serve_admin(check)
@@ -47,8 +50,8 @@ def test_pages_of_a_list_give_everything_once() -> None:
             "subject": "orders",
             "sid": 200,
             "id": "id-2",
-            "due": 2000,
-            "created": 500,
+            "due": EPOCH + 2000,
+            "created": EPOCH,
             "key": "key",
             "size": 42,
         }
@@ -117,8 +120,13 @@ def test_a_bad_argument_is_named_with_what_is_allowed(target: str, said: str) ->
         ({"subject": ["orders"], "sid": 1}, "subject must be a text"),
         ({"subject": "orders", "sid": 1}, "due is missing"),
         ({"subject": "orders", "sid": 1, "due": "soon"}, "due must be a time"),
-        ({"subject": "orders", "sid": 1, "due": 2**63}, "due must be a whole number"),
-        ({"subject": "orders", "sid": 1, "due": {}}, "due must be a whole number"),
+        ({"subject": "orders", "sid": 1, "due": 2027}, "due must be a time"),
+        ({"subject": "orders", "sid": 1, "due": EPOCH // 1000}, "due must be a time"),
+        ({"subject": "orders", "sid": 1, "due": -1}, "due must be a time"),
+        ({"subject": "orders", "sid": 1, "due": 1.7e12}, "due must be a time"),
+        ({"subject": "orders", "sid": 1, "due": True}, "due must be a time"),
+        ({"subject": "orders", "sid": 1, "due": 2**63}, "due must be a time"),
+        ({"subject": "orders", "sid": 1, "due": {}}, "due must be a time"),
     ],
 )
 def test_a_bad_value_in_a_body_is_named_and_nothing_is_moved(
@@ -150,15 +158,15 @@ def test_an_unknown_subject_is_said_to_be_unknown() -> None:
 def test_what_became_of_a_message_is_in_status_and_answer() -> None:
     async def check(endpoint: Endpoint) -> None:
         status, answer = await endpoint.get("/delay/show?subject=orders&id=id-2")
-        assert (status, answer["status"], answer["due"]) == (200, "pending", 2000)
+        assert (status, answer["status"], answer["due"]) == (200, "pending", EPOCH + 2000)
         status, answer = await endpoint.post("/delay/cancel", subject="orders", id="id-2")
         assert (status, answer["status"], answer["sid"]) == (200, "cancelled", 200)
         status, answer = await endpoint.post("/delay/cancel", subject="orders", sid=300)
         assert (status, answer["status"], answer["sid"]) == (200, "cancelled", 300)
-        due = "1970-01-01T00:00:09Z"
+        due = "2023-11-14T22:13:29Z"
         status, answer = await endpoint.post("/delay/move", subject="orders", sid="400", due=due)
         assert (status, answer["status"]) == (200, "moved")
-        assert endpoint.delay.calls[-1] == ("move", ORDERS, None, 400, 9000)
+        assert endpoint.delay.calls[-1] == ("move", ORDERS, None, 400, EPOCH + 9000)
 
     serve_admin(check)
 
@@ -166,10 +174,10 @@ def test_what_became_of_a_message_is_in_status_and_answer() -> None:
 def test_what_is_in_a_message_is_shown_when_it_is_asked_for() -> None:
     async def check(endpoint: Endpoint) -> None:
         target = "/delay/show?subject=orders&id=id-2"
-        base = {"subject": "orders", "status": "pending", "sid": 200, "due": 2000}
+        base = {"subject": "orders", "status": "pending", "sid": 200, "due": EPOCH + 2000}
         assert await endpoint.get(target) == (200, base)
         assert await endpoint.get(target + "&value=false") == (200, base)
-        content = {"created": 500, "key": None, "value": "/w==", "value_encoding": "base64"}
+        content = {"created": EPOCH, "key": None, "value": "/w==", "value_encoding": "base64"}
         assert await endpoint.get(target + "&value=true") == (200, base | content)
         status, answer = await endpoint.get(target + "&value=yes")
         assert (status, answer["message"]) == (400, "value must be true or false")
@@ -181,7 +189,7 @@ def test_too_late_and_never_heard_of_are_no_success() -> None:
     async def check(endpoint: Endpoint) -> None:
         status, answer = await endpoint.post("/delay/cancel", subject="orders", id="late")
         assert (status, answer["status"]) == (409, "delivered")
-        status, answer = await endpoint.post("/delay/move", subject="orders", id="late", due=1)
+        status, answer = await endpoint.post("/delay/move", subject="orders", id="late", due=EPOCH)
         assert (status, answer["status"]) == (409, "delivered")
         status, answer = await endpoint.post("/delay/cancel", subject="orders", sid=12345)
         assert (status, answer["status"]) == (404, "unknown")
