@@ -45,9 +45,9 @@ HELD = 2 << 20
 _ENTRIES = 2048
 _BYTES = 1 << 20
 
-Element = tuple[int, int, int, int, bytes]
+Element = tuple[int, int, int, bytes]
 """An entry on its way: due, schedule id, its rank among those with the same two (older files first, and of
-one file the tombstone first, since it is about older files), length with NAMED, record."""
+one file the tombstone first, since it is about older files), record."""
 Kept = Callable[[int, int], bool]
 """Whether a subject's row of an hour is to be kept."""
 
@@ -150,7 +150,7 @@ class _Source:
         rank, at = self._rank, 0
         for due, sid, _, length, _ in ENTRY.iter_unpack(table):
             end = at + (length & LENGTH)
-            yield due, sid, rank, length, records[at:end]
+            yield due, sid, rank, records[at:end]
             at = end
 
 
@@ -195,13 +195,13 @@ def _rows(
 
 def _copy_row(source: _Source, out: Output) -> None:
     for table, records in source.pieces():
-        out.copy_entries(table, records)
+        out.copy_messages(table, records)
 
 
 def _merge_row(sources: Sequence[_Source], oldest: int, out: Output) -> None:
     subject_id = sources[0].row.subject_id
     has_tombstones = any(source.row.kind == TOMBSTONE for source in sources)
-    bound: Element | None = (0, 0, 0, 0, b"")
+    bound: Element | None = (0, 0, 0, b"")
     while bound is not None:
         bounds = [known for source in sources if (known := source.known_up_to()) is not None]
         bound = min(bounds, default=None)
@@ -211,8 +211,7 @@ def _merge_row(sources: Sequence[_Source], oldest: int, out: Output) -> None:
             batch, dead = _settle(batch, oldest)
             out.add_tombstones(subject_id, dead)
         if batch:
-            dues, sids, _, lengths, records = zip(*batch, strict=True)
-            out.add_entries(subject_id, dues, sids, lengths, records)
+            out.add_messages(subject_id, batch)
 
 
 def _settle(batch: Iterable[Element], oldest: int) -> tuple[list[Element], list[tuple[int, int]]]:

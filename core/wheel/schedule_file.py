@@ -135,8 +135,8 @@ class ScheduleFile:
         low, high = self._row_at(kind, hour_from), self._row_at(kind, hour_to)
         base = self._entry_base(kind)
         for data in self._rows.chunks(low, high):
-            for hour, subject_id, first, entries, named in ROW.iter_unpack(data):
-                yield Row(hour, subject_id, kind, base + first, entries, named)
+            for hour, subject_id, first, entries in ROW.iter_unpack(data):
+                yield Row(hour, subject_id, kind, base + first, entries)
 
     def rows_of_subject(
         self, subject_id: int, kind: int = MESSAGE, hour_from: int = 0, hour_to: int = _HOURS_END
@@ -153,10 +153,10 @@ class ScheduleFile:
         at = self._row_at(kind, hour, subject_id)
         if at == self._row_range(kind)[1]:
             return None
-        found, subject, first, entries, named = ROW.unpack(self._rows.item(at))
+        found, subject, first, entries = ROW.unpack(self._rows.item(at))
         if (found, subject) != (hour, subject_id):
             return None
-        return Row(hour, subject_id, kind, self._entry_base(kind) + first, entries, named)
+        return Row(hour, subject_id, kind, self._entry_base(kind) + first, entries)
 
     def ledger(self, kind: int) -> Iterator[tuple[int, int, int]]:
         """(subject, hour, entries) of every row, by subject and hour."""
@@ -193,9 +193,9 @@ class ScheduleFile:
         if at == self.footer.parked_rows:
             entries, records = self.footer.parked, self.footer.records
         else:
-            _, _, entries, _, _ = ROW.unpack(self._rows.item(at))
-            _, _, records, _, _ = ENTRY.unpack(self._tables.item(entries))
-        return records + entries * ENTRY_SIZE
+            entries = ROW.unpack(self._rows.item(at))[2]
+            records = ENTRY.unpack(self._tables.item(entries))[2]
+        return int(records) + int(entries) * ENTRY_SIZE
 
     # Records
 

@@ -20,8 +20,8 @@ A file is, one behind the other:
     tables    32 an entry: due 8, schedule id 8, offset of its record in this file 8, length of the record 4
               (bit 31, NAMED: it has a delay id), subject id 4. For a tombstone offset and length are 0.
               All tables of kind MESSAGE, then those of TOMBSTONE; by hour, subject, due, schedule id
-    rows      24 each: hour 4, subject id 4, first entry 8 (counted within its kind), entries 4, how many of
-              them have a delay id 4. In the order of the tables
+    rows      20 each: hour 4, subject id 4, first entry 8 (counted within its kind), entries 4; in the
+              order of the tables
     ledger    16 a row: subject id 4, hour 4, entries before it 8. Kind MESSAGE, then TOMBSTONE, each by
               subject, hour; `before` sums up in this order. It makes counting by subject two searches
     names     46 each: subject id 4, BLAKE2b-64 of the delay id 8, schedule id 8, due 8, until when it is
@@ -75,8 +75,8 @@ ENTRY_SIZE = ENTRY.size
 assert ENTRY_SIZE == 32
 NAMED = 1 << 31
 LENGTH = NAMED - 1
-ROW = struct.Struct(">IIQII")
-assert ROW.size == 24
+ROW = struct.Struct(">IIQI")
+assert ROW.size == 20
 ROW_KEY = struct.Struct(">II")
 LEDGER = struct.Struct(">IIQ")
 assert LEDGER.size == 16
@@ -138,7 +138,6 @@ class Row(NamedTuple):
     first: int
     """Its first entry, counted over all tables of the file."""
     entries: int
-    named: int
 
 
 class Footer(NamedTuple):

@@ -22,15 +22,16 @@ from typing import Self
 from crc32c import crc32c
 
 from core.logs.files import Buffer, Files
+from core.logs.parked import RECORD_HEAD_SIZE
 from core.wheel.blocks import SectionWriter
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
     ENTRY_SIZE,
     LEDGER,
-    LENGTH,
     MESSAGE,
     NAME,
+    NAMED,
     ROW,
     TEMPORARY,
     TOMBSTONE,
@@ -44,6 +45,12 @@ from core.wheel.schedule_format import (
 )
 
 _WRITE = 1 << 20
+_AT_ONCE = 4096
+_ID_LENGTH = RECORD_HEAD_SIZE - 1
+"""Where a record says how long its delay id is: up to 255, so the lower byte says it."""
+
+Message = tuple[int, int, object, Buffer]
+"""Due, schedule id, something else, record: a Parked, or an entry that is being merged."""
 
 
 class Spool:
@@ -105,9 +112,11 @@ class Output:
             for what in ("tables", "rows", "ledger")
         )
         self._names, self._ids = self._spool("names", held), self._spool("ids", held)
-        self._before = [0, 0]
+        self._batch: list[Message] = []
+        self._subjects: list[int] = []
+        self._entries = [0, 0]
         self._row_first = [0, 0]
-        self._named = 0
+        self._before = [0, 0]
         self._hours: tuple[int, int] | None = None
         self._fd: int | None = files.open(self._temporary, create=True)
 
@@ -138,57 +147,41 @@ class Output:
 
     # What goes in
 
-    def add_entries(
-        self,
-        subject_id: int,
-        dues: Sequence[int],
-        sids: Sequence[int],
-        lengths: Sequence[int],
-        records: Sequence[Buffer],
-    ) -> None:
-        """More of the row at hand. Lengths carry the flag NAMED."""
-        plain = [length & LENGTH for length in lengths]
-        offsets = list(accumulate(plain, initial=self._records))
-        self._records = offsets.pop()
-        self._tables[MESSAGE].add(pack_table(subject_id, dues, sids, offsets, lengths))
-        self._named += sum(length >> 31 for length in lengths)
-        self._write(*records)
+    def add_messages(self, subject_id: int, messages: Sequence[Message]) -> None:
+        """More of the row at hand."""
+        self._batch += messages
+        self._subjects += [subject_id] * len(messages)
+        self._entries[MESSAGE] += len(messages)
+        if len(self._batch) >= _AT_ONCE:
+            self._pack_batch()
 
-    def copy_entries(self, table: bytes, records: bytes) -> None:
+    def copy_messages(self, table: bytes, records: bytes) -> None:
         """More of the row at hand, as it lies in another file: the records of a table, all of them."""
+        self._pack_batch()
         numbers = array("Q", table)
         _swap(numbers)
         shift = self._records - numbers[2]
-        self._named += sum(flags >> 63 for flags in numbers[3::4])
         numbers[2::4] = array("Q", [offset + shift for offset in numbers[2::4]])
         _swap(numbers)
         self._tables[MESSAGE].add(numbers.tobytes())
+        self._entries[MESSAGE] += len(table) // ENTRY_SIZE
         self._records += len(records)
-        self._write(records)
+        self._append(records)
 
-    def add_tombstones(self, subject_id: int, keys: Iterable[tuple[int, int]]) -> None:
+    def add_tombstones(self, subject_id: int, keys: Sequence[tuple[int, int]]) -> None:
         """More of the row at hand: (due, schedule id)."""
-        self._tables[TOMBSTONE].add(
-            b"".join(ENTRY.pack(due, sid, 0, 0, subject_id) for due, sid in keys)
-        )
+        table = b"".join([ENTRY.pack(due, sid, 0, 0, subject_id) for due, sid in keys])
+        self._tables[TOMBSTONE].add(table)
+        self._entries[TOMBSTONE] += len(keys)
 
     def end_row(self, kind: int, hour: int, subject_id: int) -> int:
         """The row at hand is complete; gives how many entries it has. One without any is left out."""
-        first, end = self._row_first[kind], self._tables[kind].size // ENTRY_SIZE
-        named = 0
-        if kind == MESSAGE:
-            named, self._named = self._named, 0
+        first, end = self._row_first[kind], self._entries[kind]
         if end > first:
-            self._rows[kind].add(ROW.pack(hour, subject_id, first, end - first, named))
+            self._rows[kind].add(ROW.pack(hour, subject_id, first, end - first))
             self._row_first[kind] = end
             self._about(hour)
         return end - first
-
-    def rows_of(self, kind: int) -> Iterator[tuple[int, int, int]]:
-        """(subject, hour, entries) of the rows so far: for the ledger of a file that is small."""
-        for data in self._rows[kind].chunks():
-            for hour, subject_id, _, entries, _ in ROW.iter_unpack(data):
-                yield subject_id, hour, entries
 
     def add_to_ledger(self, kind: int, subject_id: int, hour: int, entries: int) -> None:
         self._ledger[kind].add(LEDGER.pack(subject_id, hour, self._before[kind]))
@@ -205,6 +198,7 @@ class Output:
 
     def finish(self) -> ScheduleFile:
         """Durable and open."""
+        self._pack_batch()
         fences = [
             self._section(self._tables, ENTRY_SIZE),
             self._section(self._rows, ROW.size),
@@ -212,8 +206,8 @@ class Output:
             self._section([self._names], NAME.size),
             self._section([self._ids], 1),
         ]
-        self._write(b"".join(fences))
-        self._write(pack_footer(self._footer(b"".join(fences))))
+        self._append(b"".join(fences))
+        self._append(pack_footer(self._footer(b"".join(fences))))
         self._flush()
         assert self._fd is not None
         self._files.truncate(self._fd, self._written)
@@ -231,11 +225,24 @@ class Output:
             raise
 
     def _section(self, spools: Iterable[Spool], item_size: int) -> bytes:
-        section = SectionWriter(self._write, item_size)
+        section = SectionWriter(self._append, item_size)
         for spool in spools:
             for data in spool.chunks():
                 section.add(data)
         return section.finish()
+
+    def _pack_batch(self) -> None:
+        """Rows are often small: what can be done for many of them at once is."""
+        if not self._batch:
+            return
+        dues, sids, _, records = zip(*self._batch, strict=True)
+        begin = self._records
+        offsets = list(accumulate(map(len, records), initial=begin))
+        self._records = offsets.pop()
+        lengths = [len(r) | NAMED if r[_ID_LENGTH] else len(r) for r in records]
+        self._tables[MESSAGE].add(_pack_table(dues, sids, offsets, lengths, self._subjects))
+        self._write(records, self._records - begin)
+        self._batch, self._subjects = [], []
 
     def _footer(self, fences: bytes) -> Footer:
         parked, tombstones = (spool.size // ENTRY_SIZE for spool in self._tables)
@@ -261,9 +268,12 @@ class Output:
         first, last = self._hours or (hour, hour)
         self._hours = min(first, hour), max(last, hour)
 
-    def _write(self, *data: Buffer) -> None:
-        self._parts += data
-        self._pending += sum(map(len, data))
+    def _append(self, data: Buffer) -> None:
+        self._write((data,), len(data))
+
+    def _write(self, parts: Iterable[Buffer], size: int) -> None:
+        self._parts += parts
+        self._pending += size
         if self._pending >= _WRITE:
             self._flush()
 
@@ -275,19 +285,20 @@ class Output:
             self._parts, self._pending = [], 0
 
 
-def pack_table(
-    subject_id: int,
+def _pack_table(
     dues: Sequence[int],
     sids: Sequence[int],
     offsets: Sequence[int],
     lengths: Sequence[int],
+    subjects: Sequence[int],
 ) -> bytes:
-    """ENTRY.pack for many, four columns at a time."""
+    """ENTRY.pack for many, a column at a time."""
     numbers = array("Q", bytes(ENTRY_SIZE * len(dues)))
     numbers[0::4] = array("Q", dues)
     numbers[1::4] = array("Q", sids)
     numbers[2::4] = array("Q", offsets)
-    numbers[3::4] = array("Q", [length << 32 | subject_id for length in lengths])
+    last = [length << 32 | subject for length, subject in zip(lengths, subjects, strict=True)]
+    numbers[3::4] = array("Q", last)
     _swap(numbers)
     return numbers.tobytes()
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 
 from core.logs.files import Files
-from core.logs.parked import RECORD_HEAD_SIZE
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     HOUR_MS,
     MESSAGE,
-    NAMED,
     TOMBSTONE,
     Name,
     Parked,
@@ -28,8 +27,7 @@ from core.wheel.schedule_format import (
 )
 from core.wheel.schedule_output import Output
 
-_AT_ONCE = 4096
-_ID_LENGTH = RECORD_HEAD_SIZE - 2
+_DUE, _SID = itemgetter(0), itemgetter(1)
 
 
 def write_schedule_file(
@@ -45,38 +43,29 @@ def write_schedule_file(
 
     A message that was parked and cancelled within the stretch is left out by the caller; tombstones are
     about older files only."""
+    by_row: defaultdict[int, list[Parked]] = defaultdict(list)
+    for one in parked:
+        by_row[one[0] // HOUR_MS << 32 | one[2]].append(one)
+    dead: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+    for due, sid, subject_id in tombstones:
+        dead[due // HOUR_MS << 32 | subject_id].add((due, sid))
+    ledger = []
     with Output(files, directory, stretch, held=sys.maxsize) as out:
-        by_row: defaultdict[int, list[Parked]] = defaultdict(list)
-        for one in parked:
-            by_row[one[0] // HOUR_MS << 32 | one[2]].append(one)
         for key in sorted(by_row):
-            _add_row(out, key >> 32, key & 0xFFFFFFFF, by_row.pop(key))
-        dead: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
-        for due, sid, subject_id in tombstones:
-            dead[due // HOUR_MS << 32 | subject_id].add((due, sid))
+            hour, subject_id, row = key >> 32, key & 0xFFFFFFFF, by_row.pop(key)
+            row.sort(key=_SID)
+            row.sort(key=_DUE)  # a stable sort by each is four times as fast as one by both
+            out.add_messages(subject_id, row)
+            ledger.append((MESSAGE, subject_id, hour, out.end_row(MESSAGE, hour, subject_id)))
         for key in sorted(dead):
-            out.add_tombstones(key & 0xFFFFFFFF, sorted(dead[key]))
-            out.end_row(TOMBSTONE, key >> 32, key & 0xFFFFFFFF)
-        for kind in (MESSAGE, TOMBSTONE):
-            for subject_id, hour, entries in sorted(out.rows_of(kind)):
-                out.add_to_ledger(kind, subject_id, hour, entries)
+            hour, subject_id = key >> 32, key & 0xFFFFFFFF
+            out.add_tombstones(subject_id, sorted(dead[key]))
+            ledger.append((TOMBSTONE, subject_id, hour, out.end_row(TOMBSTONE, hour, subject_id)))
+        for line in sorted(ledger):
+            out.add_to_ledger(*line)
         for name in _newest_names(names):
             out.add_name(name)
         return out.finish()
-
-
-def _add_row(out: Output, hour: int, subject_id: int, row: list[Parked]) -> None:
-    row.sort()
-    for at in range(0, len(row), _AT_ONCE):
-        dues, sids, _, records = zip(*row[at : at + _AT_ONCE], strict=True)
-        out.add_entries(
-            subject_id,
-            dues,
-            sids,
-            [len(r) | NAMED if r[_ID_LENGTH] or r[_ID_LENGTH + 1] else len(r) for r in records],
-            records,
-        )
-    out.end_row(MESSAGE, hour, subject_id)
 
 
 def _newest_names(names: Iterable[Name]) -> list[Name]:
