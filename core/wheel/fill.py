@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Iterator
 
 from core.logs.format import HEADER_SIZE
-from core.logs.parked import heads_of, parked_damage
+from core.logs.parked import DELIVERED, MOVED, heads_of, parked_damage
 from core.wheel.schedule import FRAME, Fill
-from core.wheel.schedule_format import Name, Parked
+from core.wheel.schedule_format import PENDING, Name, Parked
 
 log = logging.getLogger("kumquat.delay")
 
@@ -50,4 +50,6 @@ def names_of(fill: Fill) -> Iterator[Name]:
     """The names that came up in the stretch; to be asked for when all of `parked_of` was taken."""
     for (subject_id, delay_id), (sid, due, status) in fill.names.items():
         filed = fill.refiled.get(sid)
+        if sid in fill.gone and status in (PENDING, MOVED):
+            status = DELIVERED
         yield Name(subject_id, delay_id, sid, due if filed is None else filed[0], status)

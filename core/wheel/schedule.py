@@ -151,6 +151,9 @@ class Schedule:
         self._meanwhile: set[int] = set()
         """What the fill under way takes along although it was delivered since."""
         self._replaying = True
+        self._live_from = 0
+        """Where the log ended at the first load: what was parked behind is in the wheel if due before
+        the border."""
 
     def end_replay(self) -> None:
         """The log is open: from here on frames are new."""
@@ -175,7 +178,9 @@ class Schedule:
                 key = (subject_id, item.delay_id)
                 if item.outcome == REMEMBERED:
                     self.remembered[key] = item.until
-                elif item.outcome in (CANCELLED, MOVED) and item.sid >= 0:
+                else:
+                    self.remembered.pop(key, None)
+                if item.outcome in (CANCELLED, MOVED) and item.sid >= 0:
                     self._withdrawn(subject_id, item.sid, item.due, item.outcome)
                 if item.delay_id:
                     self._outcome(key, item.outcome, item.sid, item.due)
@@ -358,20 +363,24 @@ class Schedule:
     def begin_load(self, until: int, log_end: int) -> None:
         """What is parked from here on, at `log_end` or behind, goes into the wheel if it is due earlier.
         A load that was begun and not finished is gone on with: its border stays."""
+        if self.border < 0:
+            self._live_from = log_end
         if self.border == self.loaded_until:
-            self.border, self._mark = until, log_end
+            # Never below W, wherever the clock is: what is filed under W + 1 ms must be within it.
+            self.border, self._mark = max(until, self.delivered_until[0] + 2), log_end
 
     def admit(self, source: int, table: bytes, struck: set[int]) -> int:
         """Put entries of a schedule file into the wheel, without those that were struck by tombstones, are
         done with, or are there already; gives how many."""
         until, done, mark = self.delivered_until, self.done, self._mark
+        refiled = {sid for sid in self._refiled if sid >= self._live_from}
         kept = []
         for entry in ENTRY.iter_unpack(table):
             due, sid = entry[0], entry[1]
             if sid in done:
                 done.discard(sid)
                 self.tombstones.append(Tombstone(due, sid, entry[4]))
-            elif (due, sid) > until and sid < mark and sid not in struck:
+            elif (due, sid) > until and sid < mark and sid not in struck and sid not in refiled:
                 kept.append(entry)
         if len(kept) * ENTRY.size != len(table):
             table = b"".join(ENTRY.pack(*entry) for entry in kept)
