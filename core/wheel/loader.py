@@ -111,6 +111,8 @@ class Loader:
         schedule = self._schedule
         async with self.lock:
             begin = max(0, schedule.loaded_until)
+            if schedule.recent:
+                await self.fill_locked()  # so that it counts
             end = await trio.to_thread.run_sync(self._window_end, begin, self._now_ms())
             schedule.begin_load(end, self._log.log.written_end)
             await self.fill_locked()

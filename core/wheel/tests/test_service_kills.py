@@ -84,7 +84,7 @@ async def withdraw(broker: Broker, promises: Promises, victim: bytes, move: bool
     if shown.status == "cancelled":
         promises.withdrawn.add(victim)
     else:
-        assert shown.status in ("delivered", "remembered"), "its name may be forgotten by then"
+        assert shown.status in ("delivered", "remembered", "unknown"), "or its name is forgotten"
         promises.withdrawing.discard(victim)
 
 
