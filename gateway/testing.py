@@ -39,6 +39,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -49,9 +50,9 @@ from typing import IO
 
 from gateway.options import ENVIRONMENT_PREFIX, show
 
-START_SECONDS = 60.0
-STOP_SECONDS = 60.0
-LOG_SECONDS = 10.0
+START_SECONDS = 120.0
+STOP_SECONDS = 120.0
+LOG_SECONDS = 60.0
 LINES_SHOWN = 30
 _READY = re.compile(rb"ready on \S+:([0-9]+)\b(?:.* admin endpoint on (\S+))?")
 _SOURCE = Path(__file__).resolve().parent.parent
@@ -66,10 +67,12 @@ class TestBroker:
 
     __test__ = False  # pytest: no tests in here
 
-    def __init__(self, folder: Path, directory: Path, options: dict[str, object]) -> None:
+    def __init__(
+        self, folder: Path, directory: Path, options: dict[str, object], port: int
+    ) -> None:
         self.directory = directory
         self._options = options
-        self._port = 0
+        self._port = port
         self._admin = ""
         self._log_file = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -193,9 +196,12 @@ class TestBroker:
 @contextlib.contextmanager
 def broker(*, directory: Path | None = None, **options: object) -> Iterator[TestBroker]:
     """A running broker; stopped at the end, if the test has not done so."""
-    with tempfile.TemporaryDirectory(prefix="kumquat-", ignore_cleanup_errors=True) as name:
+    with (
+        tempfile.TemporaryDirectory(prefix="kumquat-", ignore_cleanup_errors=True) as name,
+        _reserved_port() as port,
+    ):
         folder = Path(name)
-        running = TestBroker(folder, directory or folder / "data", options)
+        running = TestBroker(folder, directory or folder / "data", options, port)
         try:
             running.start()
             yield running
@@ -205,6 +211,17 @@ def broker(*, directory: Path | None = None, **options: object) -> Iterator[Test
             raise
         if running._process is not None and (code := running.stop()):
             raise running._failure(f"the broker ended with exit code {code}")
+
+
+@contextlib.contextmanager
+def _reserved_port() -> Iterator[int]:
+    """A free port that is nobody else's while the broker is down: a socket is bound to it and does not
+    listen. Else any connection that begins meanwhile may get it; also one from a client that tries again
+    and again to reach the broker there, and is then connected to itself."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 def _environment() -> dict[str, str]:

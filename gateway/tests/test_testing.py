@@ -1,6 +1,7 @@
 """A test broker that leaks, hangs, forgets its data, or hides why it did not start."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,17 @@ def test_after_a_kill_it_starts_again_with_its_port_and_data() -> None:
             b.start()
         directory = b.directory
     assert not directory.exists()
+
+
+def test_nobody_gets_its_port_while_it_is_down() -> None:
+    with broker() as b:
+        b.kill()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", b.port))
+        with socket.socket() as client, pytest.raises(ConnectionRefusedError):
+            client.connect(("127.0.0.1", b.port))
+        b.start()
+        socket.create_connection(("127.0.0.1", b.port)).close()
 
 
 def test_nothing_is_left_running_when_the_test_fails() -> None:
