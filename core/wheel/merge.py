@@ -7,10 +7,15 @@ what nobody needs any more:
   long as its message may be in a file older than all of these: the message's schedule id tells;
 - names that have passed, and older words about one that a newer file speaks of.
 
+A name of a message that is taken out here says from then on that it was delivered, unless a newer word says
+what became of it: there is no tombstone any more to tell that it does not wait.
+
 The files are read side by side, a few thousand entries at a time, and records are copied with their CRCs as
-they are. So memory stays the same whatever the size; only rows that lost entries to tombstones are noted,
-until the ledger is written. Damage of a table, a row or a name raises ScheduleDamaged, and nothing is left
-of the new file. A damaged record is carried along, to be told when it is read.
+they are. So memory stays the same whatever the size; only what tombstones took out is noted: rows that lost
+entries until the ledger is written, and messages that had names until these are.
+
+Damage of a table, a row or a name raises ScheduleDamaged, and nothing is left of the new file. A damaged
+record is carried along, to be told when it is read.
 """
 
 from __future__ import annotations
@@ -26,19 +31,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core.logs.files import Files
+from core.logs.parked import DELIVERED, MOVED
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
     ENTRY_SIZE,
     LENGTH,
     MESSAGE,
+    PENDING,
     TOMBSTONE,
     Name,
     Row,
     hour_of,
     name_hash,
 )
-from core.wheel.schedule_output import Output
+from core.wheel.schedule_output import Output, has_name
 
 AT_ONCE = 8
 HELD = 2 << 20
@@ -48,8 +55,6 @@ _BYTES = 1 << 20
 Element = tuple[int, int, int, bytes]
 """An entry on its way: due, schedule id, its rank among those with the same two (older files first, and of
 one file the tombstone first, since it is about older files), record."""
-Kept = Callable[[int, int], bool]
-"""Whether a subject's row of an hour is to be kept."""
 
 
 def merge(
@@ -62,18 +67,13 @@ def merge(
     """The file that stands for all inputs, durable and open; None when nothing of them is needed any more.
     The inputs are neighbours, oldest first. `live`: whether there is a subject with this id."""
     assert all(a.stretch[1] <= b.stretch[0] for a, b in pairwise(inputs))
-    is_live = cache(live)
-
-    def kept(subject_id: int, hour: int) -> bool:
-        return hour >= drop_hours_before and is_live(subject_id)
-
     stretch = inputs[0].stretch[0], inputs[-1].stretch[1]
     with Output(files, directory, stretch, HELD) as out:
-        lost = _merge_rows(inputs, drop_hours_before, kept, out)
+        work = _Merge(inputs, drop_hours_before, cache(live), out)
+        work.merge_rows()
         for kind in (MESSAGE, TOMBSTONE):
-            _merge_ledgers([file.ledger(kind) for file in inputs], kind, kept, lost, out)
-        for name in _newest(inputs, kept):
-            out.add_name(name)
+            work.merge_ledgers(kind)
+        work.merge_names()
         return None if out.is_empty else out.finish()
 
 
@@ -160,30 +160,96 @@ def _extent(table: bytes, i: int) -> tuple[int, int]:
     return offset, offset + (length & LENGTH)
 
 
-def _merge_rows(
-    inputs: Sequence[ScheduleFile], first_hour: int, kept: Kept, out: Output
-) -> Counter[tuple[int, int, int]]:
-    """Gives how many entries each (kind, subject, hour) has fewer than the inputs had together."""
-    streams = [
-        _rows(file, age, kind, first_hour)
-        for age, file in enumerate(inputs)
-        for kind in (MESSAGE, TOMBSTONE)
-    ]
-    lost: Counter[tuple[int, int, int]] = Counter()
-    for (hour, subject_id), group in groupby(merge_sorted(*streams), key=itemgetter(0, 1)):
-        if not kept(subject_id, hour):
-            continue
-        sources = [_Source(inputs[age], age, row) for _, _, age, row in group]
-        if len(sources) == 1 and sources[0].row.kind == MESSAGE:
-            _copy_row(sources[0], out)
-        else:
-            _merge_row(sources, inputs[0].stretch[0], out)
-        for kind in (MESSAGE, TOMBSTONE):
-            before = sum(source.row.entries for source in sources if source.row.kind == kind)
-            after = out.end_row(kind, hour, subject_id)
-            if after < before:
-                lost[kind, subject_id, hour] = before - after
-    return lost
+class _Merge:
+    """The work of one merge."""
+
+    def __init__(
+        self,
+        inputs: Sequence[ScheduleFile],
+        first_hour: int,
+        live: Callable[[int], bool],
+        out: Output,
+    ) -> None:
+        self._inputs = inputs
+        self._first_hour = first_hour
+        self._live = live
+        self._out = out
+        self._oldest = inputs[0].stretch[0]
+        self._fewer: Counter[tuple[int, int, int]] = Counter()
+        """How many entries a (kind, subject, hour) has fewer than the inputs had together."""
+        self._taken_out: set[int] = set()
+        """Schedule ids of messages with a name that tombstones took out."""
+
+    def _needed(self, subject_id: int, hour: int) -> bool:
+        return hour >= self._first_hour and self._live(subject_id)
+
+    def merge_rows(self) -> None:
+        streams = [
+            _rows(file, age, kind, self._first_hour)
+            for age, file in enumerate(self._inputs)
+            for kind in (MESSAGE, TOMBSTONE)
+        ]
+        for (hour, subject_id), group in groupby(merge_sorted(*streams), key=itemgetter(0, 1)):
+            if not self._needed(subject_id, hour):
+                continue
+            sources = [_Source(self._inputs[age], age, row) for _, _, age, row in group]
+            if len(sources) == 1 and sources[0].row.kind == MESSAGE:
+                for table, records in sources[0].pieces():
+                    self._out.copy_messages(table, records)
+            else:
+                self._merge_row(sources)
+            for kind in (MESSAGE, TOMBSTONE):
+                before = sum(source.row.entries for source in sources if source.row.kind == kind)
+                after = self._out.end_row(kind, hour, subject_id)
+                if after < before:
+                    self._fewer[kind, subject_id, hour] = before - after
+
+    def _merge_row(self, sources: Sequence[_Source]) -> None:
+        subject_id = sources[0].row.subject_id
+        has_tombstones = any(source.row.kind == TOMBSTONE for source in sources)
+        bound: Element | None = (0, 0, 0, b"")
+        while bound is not None:
+            bounds = [known for source in sources if (known := source.known_up_to()) is not None]
+            bound = min(bounds, default=None)
+            batch = [one for source in sources for one in source.take(bound)]
+            batch.sort()
+            if has_tombstones:
+                batch, dead = self._settle(batch)
+                self._out.add_tombstones(subject_id, dead)
+            self._out.add_messages(subject_id, batch)
+
+    def _settle(self, batch: Iterable[Element]) -> tuple[list[Element], list[tuple[int, int]]]:
+        """The messages that stay, and the tombstones that do."""
+        stay: list[Element] = []
+        dead: list[tuple[int, int]] = []
+        for one in batch:
+            key = one[:2]
+            if one[2] & 1:
+                stay.append(one)
+            elif stay and stay[-1][:2] == key:
+                if has_name(stay.pop()[3]):
+                    self._taken_out.add(one[1])
+            elif one[1] < self._oldest and dead[-1:] != [key]:
+                dead.append(key)
+        return stay, dead
+
+    def merge_ledgers(self, kind: int) -> None:
+        ledgers = [file.ledger(kind) for file in self._inputs]
+        for (subject_id, hour), group in groupby(merge_sorted(*ledgers), key=itemgetter(0, 1)):
+            entries = sum(one[2] for one in group) - self._fewer[kind, subject_id, hour]
+            if entries and self._needed(subject_id, hour):
+                self._out.add_to_ledger(kind, subject_id, hour, entries)
+
+    def merge_names(self) -> None:
+        """Each name once: the newest word about it, kept as long as any of them."""
+        streams = [_names(file, age) for age, file in enumerate(self._inputs)]
+        for _, group in groupby(merge_sorted(*streams), key=itemgetter(0, 1, 2)):
+            words = [word[4] for word in group]
+            name, keep = words[-1], max(word.keep for word in words)
+            if self._needed(name.subject_id, hour_of(keep)):
+                if name.sid in self._taken_out and name.status in (PENDING, MOVED):
+                    name = name._replace(status=DELIVERED)
+                self._out.add_name(name._replace(keep=keep))
 
 
 def _rows(
@@ -191,65 +257,6 @@ def _rows(
 ) -> Iterator[tuple[int, int, int, Row]]:
     for row in file.rows(kind, first_hour):
         yield row.hour, row.subject_id, age, row
-
-
-def _copy_row(source: _Source, out: Output) -> None:
-    for table, records in source.pieces():
-        out.copy_messages(table, records)
-
-
-def _merge_row(sources: Sequence[_Source], oldest: int, out: Output) -> None:
-    subject_id = sources[0].row.subject_id
-    has_tombstones = any(source.row.kind == TOMBSTONE for source in sources)
-    bound: Element | None = (0, 0, 0, b"")
-    while bound is not None:
-        bounds = [known for source in sources if (known := source.known_up_to()) is not None]
-        bound = min(bounds, default=None)
-        batch = [one for source in sources for one in source.take(bound)]
-        batch.sort()
-        if has_tombstones:
-            batch, dead = _settle(batch, oldest)
-            out.add_tombstones(subject_id, dead)
-        if batch:
-            out.add_messages(subject_id, batch)
-
-
-def _settle(batch: Iterable[Element], oldest: int) -> tuple[list[Element], list[tuple[int, int]]]:
-    """The messages that stay, and the tombstones that do."""
-    stay: list[Element] = []
-    dead: list[tuple[int, int]] = []
-    for one in batch:
-        key = one[:2]
-        if one[2] & 1:
-            stay.append(one)
-        elif stay and stay[-1][:2] == key:
-            stay.pop()
-        elif one[1] < oldest and dead[-1:] != [key]:
-            dead.append(key)
-    return stay, dead
-
-
-def _merge_ledgers(
-    ledgers: Iterable[Iterator[tuple[int, int, int]]],
-    kind: int,
-    kept: Kept,
-    lost: Counter[tuple[int, int, int]],
-    out: Output,
-) -> None:
-    for (subject_id, hour), group in groupby(merge_sorted(*ledgers), key=itemgetter(0, 1)):
-        entries = sum(one[2] for one in group) - lost[kind, subject_id, hour]
-        if entries and kept(subject_id, hour):
-            out.add_to_ledger(kind, subject_id, hour, entries)
-
-
-def _newest(inputs: Sequence[ScheduleFile], kept: Kept) -> Iterator[Name]:
-    """Each name once: the newest word about it, kept as long as any of them."""
-    streams = [_names(file, age) for age, file in enumerate(inputs)]
-    for _, group in groupby(merge_sorted(*streams), key=itemgetter(0, 1, 2)):
-        words = [word[4] for word in group]
-        keep = max(word.keep for word in words)
-        if kept(words[-1].subject_id, hour_of(keep)):
-            yield words[-1]._replace(keep=keep)
 
 
 def _names(file: ScheduleFile, age: int) -> Iterator[tuple[int, bytes, bytes, int, Name]]:

@@ -188,7 +188,10 @@ class ScheduleFile:
         return self._below(kind, subject_id, due_to) - self._below(kind, subject_id, due_from)
 
     def bytes_before(self, hour: int) -> int:
-        """How many bytes of records and tables are about hours before this one."""
+        """How many bytes of messages are about hours before this one; all of the file when nothing in it is
+        about a later one."""
+        if self.footer.last_hour < hour:
+            return self.size
         at = self._row_at(MESSAGE, hour)
         if at == self.footer.parked_rows:
             entries, records = self.footer.parked, self.footer.records

@@ -285,6 +285,10 @@ class Output:
             self._parts, self._pending = [], 0
 
 
+def has_name(record: Buffer) -> bool:
+    return record[_ID_LENGTH] > 0
+
+
 def _pack_table(
     dues: Sequence[int],
     sids: Sequence[int],

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.logs.files import RealFiles
-from core.logs.parked import CANCELLED, MOVED
+from core.logs.parked import CANCELLED, DELIVERED, MOVED
 from core.wheel import merge as merging
 from core.wheel.merge import Weighed, merge, plan_merge
 from core.wheel.schedule_file import ScheduleFile
@@ -173,6 +173,21 @@ def test_a_tombstone_stays_until_its_message_cannot_be_in_an_older_file() -> Non
     assert one is not None
     assert [one.sid for one in messages_of(one)] == [2, 25]
     assert tombstones_of(one) == []
+
+
+def test_the_name_of_a_message_that_was_taken_out_does_not_say_that_it_waits() -> None:
+    """Its tombstone is gone with it, and nothing else would tell."""
+    files = fake_files()
+    messages = [parked(NOON, sid, 1, b"%d" % sid) for sid in (1, 2, 3, 4)]
+    old = Fill((0, 10), messages, [], [Name(1, b"%d" % sid, sid, NOON, PENDING) for sid in (1, 2)])
+    old.names += [Name(1, b"3", 3, NOON, MOVED), Name(1, b"4", 4, NOON, PENDING)]
+    struck = [Tombstone(NOON, sid, 1) for sid in (1, 2, 3)]
+    new = Fill((10, 20), [], struck, [Name(1, b"1", 1, NOON, CANCELLED)])
+    merged = merge(files, [old.write(files), new.write(files)], FOLDER, 0, lambda _: True)
+    assert merged is not None
+    assert [one.sid for one in messages_of(merged)] == [4]
+    found = [merged.find(1, b"%d" % sid) for sid in (1, 2, 3, 4)]
+    assert [one.status for one in found if one] == [CANCELLED, DELIVERED, DELIVERED, PENDING]
 
 
 def test_a_damaged_table_ends_a_merge_and_a_damaged_record_is_carried_along() -> None:
