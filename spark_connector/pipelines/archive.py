@@ -197,9 +197,9 @@ class _Run:
     folder: Path
     accept_loss: bool
     done: Archived
-    batch: int = FIRST_BATCH
 
     def clean(self) -> None:
+        self.batch = FIRST_BATCH
         self.state = load(self.folder)
         shutil.rmtree(self.folder / STAGING, ignore_errors=True)
         self.done.leftovers = len(remove_leftovers(self.folder, self.state, _now_ms()))

@@ -59,6 +59,7 @@ DELIVERY_SECONDS = 60
 WIRE_SECONDS = 2.0
 """For what a Spark that has ended had sent to the broker's sockets."""
 ASK_SECONDS = 0.1
+CATCH_UP_MS = 1000
 LARGEST_BYTES = 32 << 20
 """No limit of the producer's own below this: the target's max.message.bytes decides."""
 _FIRST_ATTEMPT = r"task [0-9]+\.0 in stage [0-9]+\.0 "
@@ -97,6 +98,7 @@ class Copier:
         self._name = name
         self._delivery_seconds = delivery_seconds
         self._sleep = sleep
+        self._due_ms = time.time() * 1000
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -155,14 +157,19 @@ class Copier:
             with clear_errors():
                 count = ordered.count()
                 if count:
-                    self._write(ordered.where(_only_first_attempt()), rate)
+                    first = ordered.where(_only_first_attempt())
+                    self._write(first if rate is None else self._at_rate(first, rate, count))
         finally:
             ordered.unpersist()
         return count
 
-    def _write(self, copies: DataFrame, rate: float | None) -> None:
-        if rate is not None:
-            copies = copies.where(_paced(rate))
+    def _at_rate(self, copies: DataFrame, rate: float, count: int) -> DataFrame:
+        """What a batch is late by, up to CATCH_UP_MS, its first rows make up for."""
+        begin_ms = max(int(self._due_ms), time.time_ns() // 1_000_000 - CATCH_UP_MS)
+        self._due_ms = begin_ms + count * 1000 / rate
+        return copies.where(_paced(rate, begin_ms))
+
+    def _write(self, copies: DataFrame) -> None:
         options = {
             "kafka.bootstrap.servers": self._bootstrap,
             "topic": self._target,
@@ -252,11 +259,10 @@ def _only_first_attempt() -> Column:
     return sql.when(bad, refusal.cast("boolean")).otherwise(sql.lit(True))
 
 
-def _paced(rate: float) -> Column:
-    """Holds each row until its time has come, counted from now."""
-    begin = int(time.time() * 1000)
+def _paced(rate: float, begin_ms: int) -> Column:
+    """Holds each row until its time has come."""
     now = sql.java_method(sql.lit("java.lang.System"), sql.lit("currentTimeMillis")).cast("bigint")
-    due = sql.lit(begin) + (_row_in_task() * sql.lit(1000.0 / rate)).cast("bigint")
+    due = sql.lit(begin_ms) + (_row_in_task() * sql.lit(1000.0 / rate)).cast("bigint")
     wait = sql.greatest(sql.lit(0).cast("bigint"), due - now)
     return sql.java_method(sql.lit("java.lang.Thread"), sql.lit("sleep"), wait).isNotNull()
 

@@ -1,0 +1,219 @@
+"""`kumquat-spark replay`: messages of a subject or an archive, back into a subject.
+
+    chosen = Selection("orders", archive="archive", headers=("type=refund",))
+    replay(spark, "127.0.0.1:9092", chosen, "orders-again")                          # a dry run
+    replay(spark, "127.0.0.1:9092", chosen, "orders-again", run="refunds", send=True)
+
+Without `send` it counts what matches and sends nothing. With it, it counts first, writes the plan
+down, and then sends, in the order of the source, in batches; `rate` is copies a second at the most.
+
+A run has a name, and a folder of that name which is its memory. Stopped or killed, it goes on when
+the same command is given again, and sends nothing twice (copies.py tells how, and what remains);
+`rate` may change then. A run that is done stays done: to send the messages once more, name another.
+
+Each copy has the key, the value and the headers of its message, and three headers more: `kumquat-run`,
+`kumquat-origin` (subject/offset) and `kumquat-original-ms`, the message's first time. The time of
+the copy itself is when it was sent.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_connector.errors import ConnectorError
+from spark_connector.offsets import check_subjects, earliest
+from spark_connector.pipelines.copies import Copier
+from spark_connector.pipelines.replay_plan import Found, Plan, Selection, find, load_plan
+from spark_connector.pipelines.sources import add_broker, add_range
+from spark_connector.pipelines.summary import SILENT, Progress, Summary, count, duration, size
+from spark_connector.pipelines.times import to_ms
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import SparkSession
+
+STATE = Path("kumquat-runs")
+BATCH = 50_000
+LARGEST_BATCH = 1_000_000
+PACED_SECONDS = 10
+"""How long a batch should take when there is a rate: progress is told between batches."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass
+class Replayed:
+    """What a run has done, or in a dry run would do."""
+
+    selection: Selection
+    target: str
+    found: Found
+    run: str = ""
+    """Empty: a dry run."""
+    sent: int = 0
+    before: int = 0
+    """Sent when the run was started earlier."""
+    doubled: int = 0
+
+    def summary(self) -> Summary:
+        found = self.found
+        source = self.selection.archive or "the broker"
+        values = [
+            ("from", f"{self.selection.subject}, {source}"),
+            ("to", self.target),
+            ("matching", f"{count(found.messages, 'message')}, {size(found.octets)}"),
+        ]
+        if found.messages:
+            spread = duration((found.last_ms - found.first_ms) / 1000)
+            values.append(("offsets", f"{found.start:,} to {found.end - 1:,}, over {spread}"))
+        if not self.run:
+            return Summary("replay: a dry run; --send --run NAME sends them", values)
+        values += [("run", self.run), ("sent", f"{self.sent:,} now, {self.before:,} before")]
+        if self.doubled:
+            values.append(("SENT TWICE", count(self.doubled, "message")))
+        return Summary(f"replay: {count(self.sent, 'message')}", values, ok=not self.doubled)
+
+
+def replay(
+    spark: SparkSession,
+    bootstrap: str,
+    selection: Selection,
+    target: str,
+    *,
+    send: bool = False,
+    run: str = "",
+    state: Path = STATE,
+    rate: float | None = None,
+    progress: Progress = SILENT,
+) -> Replayed:
+    """Counts what is selected; with `send`, sends it, or goes on with it, as run `run`."""
+    if rate is not None and not rate > 0:
+        raise ConnectorError(f"a rate is more than 0 messages a second, not {rate}")
+    check_subjects(bootstrap, [target])
+    selection.bounds(bootstrap)
+    if not send:
+        progress("replay: counting")
+        return Replayed(selection, target, find(spark, bootstrap, selection))
+    if not _NAME.fullmatch(run):
+        raise ConnectorError(f"a run needs a name of letters, digits, . _ and -, not {run!r}")
+    with Copier(spark, bootstrap, target, state / run, name=run) as copier:
+        plan = _plan(spark, bootstrap, selection, target, state / run, rate, progress)
+        done = Replayed(plan.selection, target, plan.found, run, before=copier.sent)
+        _send(spark, bootstrap, plan, copier, done, rate, progress)
+    progress.end()
+    return done
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_broker(parser)
+    add_range(parser)
+    parser.add_argument("subject", metavar="SUBJECT", help="whose messages")
+    parser.add_argument("--to", required=True, metavar="SUBJECT", help="where the copies go")
+    parser.add_argument("--archive", type=Path, metavar="FOLDER", help="read them from there")
+    parser.add_argument("--key", action="append", default=[], help="only this key (or these)")
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="only with this header",
+    )
+    parser.add_argument("--rate", type=float, metavar="N", help="at most N messages a second")
+    parser.add_argument("--send", action="store_true", help="send them; without it, count only")
+    parser.add_argument("--run", default="", metavar="NAME", help="the same name again: go on")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=STATE,
+        metavar="FOLDER",
+        help="what runs remember (%(default)s)",
+    )
+
+
+def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
+    selection = Selection(
+        args.subject,
+        str(args.archive.absolute()) if args.archive else None,
+        to_ms(args.since) if args.since else None,
+        to_ms(args.until) if args.until else None,
+        tuple(args.key),
+        tuple(args.header),
+    )
+    return replay(
+        spark,
+        args.bootstrap,
+        selection,
+        args.to,
+        send=args.send,
+        run=args.run,
+        state=args.state,
+        rate=args.rate,
+        progress=args.progress,
+    ).summary()
+
+
+def _plan(
+    spark: SparkSession,
+    bootstrap: str,
+    selection: Selection,
+    target: str,
+    folder: Path,
+    rate: float | None,
+    progress: Progress,
+) -> Plan:
+    plan = load_plan(folder)
+    if plan is None:
+        progress("replay: counting")
+        found = find(spark, bootstrap, selection)
+        plan = Plan(target, selection, _batch_size(found, rate), found)
+        plan.save(folder)
+    elif not plan.selection.same_messages(selection):
+        raise ConnectorError(
+            f"run {folder.name} was begun with another selection ({plan.selection}): give that one "
+            "to go on, or another --run"
+        )
+    return plan
+
+
+def _batch_size(found: Found, rate: float | None) -> int:
+    """In offsets. With a rate: as many as hold the matches of PACED_SECONDS, evenly spread."""
+    if rate is None or not found.messages:
+        return BATCH
+    wanted = rate * PACED_SECONDS * (found.end - found.start) / found.messages
+    return max(1, min(int(wanted), LARGEST_BATCH))
+
+
+def _send(
+    spark: SparkSession,
+    bootstrap: str,
+    plan: Plan,
+    copier: Copier,
+    done: Replayed,
+    rate: float | None,
+    progress: Progress,
+) -> None:
+    began = time.monotonic()
+    for number in range(copier.next_batch, plan.batches):
+        range_ = plan.batch(number)
+        _check_kept(bootstrap, plan.selection, range_)
+        sent = copier.send(plan.selection.read(spark, bootstrap, range_), number, rate)
+        done.sent += sent.copies
+        done.before += sent.held
+        done.doubled += sent.doubled
+        taken = duration(time.monotonic() - began)
+        progress(f"replay: {copier.sent:,} of {plan.found.messages:,} messages, {taken}")
+
+
+def _check_kept(bootstrap: str, selection: Selection, range_: tuple[int, int]) -> None:
+    if selection.archive is not None:
+        return
+    kept = earliest(bootstrap, [selection.subject])[selection.subject]
+    if kept > range_[0]:
+        raise ConnectorError(
+            f"retention deleted {selection.subject} up to {kept:,} before this run came there (it is "
+            f"at {range_[0]:,}): begin another run, or replay an archive"
+        )

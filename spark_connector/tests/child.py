@@ -1,0 +1,74 @@
+"""A pipeline in a process of its own, to be killed.
+
+    python -m spark_connector.tests.child archive BOOTSTRAP FOLDER
+    python -m spark_connector.tests.child replay BOOTSTRAP FOLDER RUN RATE
+
+FOLDER has the archive in `archive`, and the runs' memory in `runs`. The archive is made of batches of
+BATCH offsets, so that there are many. `Child` starts it and kills it: Python alone, which leaves its
+Spark behind for some moments, or all of it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SOURCE = Path(__file__).parent.parent.parent
+SECONDS = 240.0
+BATCH = 400
+
+
+class Child:
+    def __init__(self, *arguments: str, log: Path) -> None:
+        command = [sys.executable, "-m", "spark_connector.tests.child", *arguments]
+        self._log = log
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                command, cwd=SOURCE, stdout=file, stderr=file, start_new_session=True
+            )
+
+    def kill_when(self, seen: Callable[[], bool], what: str, *, everything: bool = False) -> None:
+        """Kills it as soon as that is seen, which must be before it ends by itself."""
+        deadline = time.monotonic() + SECONDS
+        try:
+            while not seen():
+                assert self._process.poll() is None, f"ended before {what}: {self._log.read_text()}"
+                assert time.monotonic() < deadline, f"never {what}: {self._log.read_text()}"
+                time.sleep(0.005)
+        finally:
+            if everything:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
+
+    def wait(self) -> int:
+        return self._process.wait(SECONDS)
+
+
+def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str = "") -> None:
+    from spark_connector.pipelines import archive
+    from spark_connector.pipelines.replay import replay
+    from spark_connector.pipelines.replay_plan import Selection
+    from spark_connector.testing import small_spark
+
+    spark = small_spark()
+    if pipeline == "archive":
+        archive.FIRST_BATCH = archive.LARGEST_BATCH = BATCH
+        archive.archive(spark, bootstrap, "orders", folder / "archive")
+    else:
+        chosen = Selection("orders", str(folder / "archive"))
+        state = folder / "runs"
+        replay(spark, bootstrap, chosen, "again", send=True, run=run, state=state, rate=float(rate))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:])
