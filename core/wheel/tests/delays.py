@@ -1,25 +1,27 @@
 """A message log with its delay service, running, under a wall clock that the test sets.
 
-    async def story(disk: Disk) -> None:
-        async with running(disk) as broker:
-            await broker.park("s", later(b"value", 1_000))
-            await broker.wait_for("s", 1)
-    run(story)
+    def test_it(disk: Disk) -> None:
+        async def story() -> None:
+            async with running(disk) as broker:
+                await broker.park("s", later(b"value", 1_000))
+                await broker.wait_for("s", 1)
+        run(story)
 
-Trio's time is a mock clock that leaps when nobody has anything to do, and the wall clock goes with it: a
-test waits for minutes in no time. `disk.clock.jump(ms)` sets the wall clock alone, for hours.
+Trio's time is a mock clock that leaps to the next deadline when nobody has anything to do, no thread
+either, and the wall clock goes with it: a test waits for minutes in no time, and however slow the machine
+is, no time passes while it works. `disk.clock.jump(ms)` sets the wall clock alone, for hours.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import trio
 from crc32c import crc32c
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from core.logs.files import Files
 from core.logs.options import LogOptions
 from core.logs.service import MessageService
 from core.logs.subject import Subject
@@ -31,7 +33,6 @@ from core.wheel.service import DelayOptions, DelayService, open_with_delay
 
 START = 1_700_000_000_000
 HOUR = 3_600_000
-DATA = Path("/data")
 
 Headers = list[tuple[bytes, bytes]]
 Message = tuple[bytes, Headers]
@@ -54,16 +55,42 @@ class Clock:
         self.jump(time - self.now_ms())
 
 
-@dataclass
 class Disk:
-    files: Files = field(default_factory=lambda: FakeFiles(DATA))
-    directory: Path = DATA
-    clock: Clock = field(default_factory=Clock)
+    """A disk in memory with a clock beside it. The folder's lock is a real file."""
+
+    def __init__(self, files: FakeFiles) -> None:
+        self.files = files
+        self.directory = files.directory
+        self.clock = Clock()
+
+    @property
+    def schedule(self) -> Path:
+        return self.directory / "schedule"
 
 
-def run(story: Callable[[Disk], Awaitable[None]], disk: Disk | None = None) -> None:
-    clock = MockClock(autojump_threshold=0.002)
-    trio.run(story, disk or Disk(), clock=clock)
+_running: list[MessageService] = []
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    clock = MockClock()
+
+    async def told() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_pass_time, clock)
+            await story()
+            nursery.cancel_scope.cancel()
+
+    trio.run(told, clock=clock)
+
+
+async def _pass_time(clock: MockClock) -> None:
+    while True:
+        await wait_all_tasks_blocked(0.0005)
+        threads = trio.to_thread.current_default_thread_limiter().borrowed_tokens
+        syncing = any(log.log.unsynced_bytes and not log.log.fenced for log in _running)
+        left = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        if not threads and not syncing and 0 < left < inf:
+            clock.jump(left)
 
 
 @dataclass
@@ -127,6 +154,7 @@ async def running(
         with log_scope:
             await message_log.run(task_status)
 
+    _running.append(message_log)
     async with trio.open_nursery() as nursery:
         await nursery.start(run_log)
         try:
@@ -136,6 +164,7 @@ async def running(
                 yield Broker(message_log, delay_service, disk.clock, kill)
                 inner.cancel_scope.cancel()
         finally:
+            _running.remove(message_log)
             log_scope.cancel()
 
 

@@ -13,8 +13,8 @@ from core.wheel.tests.delays import (
 )
 
 
-def test_a_message_is_delivered_when_it_is_due_and_not_before() -> None:
-    async def story(disk: Disk) -> None:
+def test_a_message_is_delivered_when_it_is_due_and_not_before(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             appended = await broker.park("s", later(b"later", 1_500))
             assert appended.base_sequence == -1
@@ -29,8 +29,8 @@ def test_a_message_is_delivered_when_it_is_due_and_not_before() -> None:
     run(story)
 
 
-def test_a_mixed_batch_keeps_the_offsets_of_what_is_plain() -> None:
-    async def story(disk: Disk) -> None:
+def test_a_mixed_batch_keeps_the_offsets_of_what_is_plain(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             appended = await broker.park("s", plain(b"a"), later(b"b", 700), plain(b"c"))
             assert appended.base_sequence == 0
@@ -40,8 +40,8 @@ def test_a_mixed_batch_keeps_the_offsets_of_what_is_plain() -> None:
     run(story)
 
 
-def test_messages_beyond_the_window_are_loaded_in_time_over_restarts() -> None:
-    async def story(disk: Disk) -> None:
+def test_messages_beyond_the_window_are_loaded_in_time_over_restarts(disk: Disk) -> None:
+    async def story() -> None:
         dues = [
             START + hours * HOUR + minutes * 60_000 for hours in range(4) for minutes in (1, 59)
         ]

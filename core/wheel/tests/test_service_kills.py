@@ -8,6 +8,7 @@ was due, and its log is compared with what had been promised by then.
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,7 +17,6 @@ import trio
 from core.logs.tests.power import FakeFiles
 from core.wheel import loader, merge
 from core.wheel.tests.delays import (
-    DATA,
     HOUR,
     START,
     Broker,
@@ -91,13 +91,15 @@ async def withdraw(broker: Broker, promises: Promises, victim: bytes, move: bool
 Copy = tuple[FakeFiles, Promises, int]
 
 
-def copies(monkeypatch: pytest.MonkeyPatch, seed: int, cut: bool, every: int) -> list[Copy]:
+def copies(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, seed: int, cut: bool, every: int
+) -> list[Copy]:
     monkeypatch.setattr(loader, "FILL_BYTES", 1_500)
     monkeypatch.setattr(loader, "SLICE", 10)
     monkeypatch.setattr(loader, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(merge, "AT_ONCE", 3)
     rng, promises, found = Random(seed), Promises(), list[Copy]()
-    files = FakeFiles(DATA)
+    files = FakeFiles(directory)
     disk = Disk(files)
 
     def copy() -> None:
@@ -105,7 +107,7 @@ def copies(monkeypatch: pytest.MonkeyPatch, seed: int, cut: bool, every: int) ->
             left = files.after_power_cut(rng) if cut else files.after_kill()
             found.append((left, promises.copy(), files.steps))
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk, segment_bytes=6_000, reserve_bytes=4_096) as broker:
             broker.subject("s")
             await broker.log.wait_synced()
@@ -113,15 +115,16 @@ def copies(monkeypatch: pytest.MonkeyPatch, seed: int, cut: bool, every: int) ->
             await tell(broker, promises, Random(seed))
         files.before_step = None
 
-    run(story, disk)
+    run(story)
     found.append((files, promises, files.steps))
     return found
 
 
 def check(copy: Copy) -> None:
     files, promises, _ = copy
+    disk = Disk(files)
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         disk.clock.jump(6 * HOUR)
         async with running(disk, segment_bytes=6_000, reserve_bytes=4_096) as broker:
             await broker.wait_until_idle()
@@ -131,13 +134,13 @@ def check(copy: Copy) -> None:
         late = [r for r in records if r.value and r.value[-1:] != b"1"]
         assert all(record.timestamp >= due_of(record) for record in late)
 
-    run(story, Disk(files))
+    run(story)
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("cut", [False, True], ids=["killed", "power cut"])
 def test_each_message_arrives_once_wherever_the_broker_died(
-    monkeypatch: pytest.MonkeyPatch, cut: bool, seed: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cut: bool, seed: int
 ) -> None:
-    for copy in copies(monkeypatch, seed, cut, every=23):
+    for copy in copies(monkeypatch, tmp_path, seed, cut, every=23):
         check(copy)

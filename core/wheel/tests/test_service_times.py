@@ -18,8 +18,8 @@ from core.wheel.tests.delays import (
 )
 
 
-def test_a_clock_that_leaps_an_hour_ahead_brings_what_is_due_then_and_no_more() -> None:
-    async def story(disk: Disk) -> None:
+def test_a_clock_that_leaps_an_hour_ahead_brings_what_is_due_then_and_no_more(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             await broker.park("s", later(b"soon", HOUR - 60_000), later(b"late", 3 * HOUR))
             disk.clock.jump(HOUR)
@@ -31,8 +31,8 @@ def test_a_clock_that_leaps_an_hour_ahead_brings_what_is_due_then_and_no_more() 
     run(story)
 
 
-def test_a_clock_that_goes_back_an_hour_makes_nothing_early_and_nothing_twice() -> None:
-    async def story(disk: Disk) -> None:
+def test_a_clock_that_goes_back_an_hour_makes_nothing_early_and_nothing_twice(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             await broker.park("s", later(b"first", 400), later(b"second", 30_000))
             await broker.wait_for("s", 1)
@@ -51,8 +51,8 @@ def test_a_clock_that_goes_back_an_hour_makes_nothing_early_and_nothing_twice() 
     run(story)
 
 
-def test_after_two_hours_of_sleep_what_is_overdue_comes_in_order_of_due_time() -> None:
-    async def story(disk: Disk) -> None:
+def test_after_two_hours_of_sleep_what_is_overdue_comes_in_order_of_due_time(disk: Disk) -> None:
+    async def story() -> None:
         dues = [START + 10_000 + (i * 7919 % 240) * 30_000 for i in range(240)]
         async with running(disk) as broker:
             for i in range(0, len(dues), 20):
@@ -65,8 +65,8 @@ def test_after_two_hours_of_sleep_what_is_overdue_comes_in_order_of_due_time() -
     run(story)
 
 
-def test_ten_thousand_due_in_one_instant_come_in_order_of_scheduling() -> None:
-    async def story(disk: Disk) -> None:
+def test_ten_thousand_due_in_one_instant_come_in_order_of_scheduling(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             due = START + 20_000
             numbers = range(10_000)
@@ -81,12 +81,13 @@ def test_ten_thousand_due_in_one_instant_come_in_order_of_scheduling() -> None:
 
 def test_order_holds_over_subjects_of_one_instant_when_little_is_read_ahead(
     monkeypatch: pytest.MonkeyPatch,
+    disk: Disk,
 ) -> None:
     monkeypatch.setattr(deliverer, "AHEAD_BYTES", 3_000)
     monkeypatch.setattr(deliverer, "AT_HAND", 16)
     monkeypatch.setattr(deliverer, "CHUNK", 8)
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             for i in range(40):
                 await broker.park("a" if i % 3 else "b", at(bytes(200) + b"%d" % i, START + 9_000))
@@ -99,8 +100,8 @@ def test_order_holds_over_subjects_of_one_instant_when_little_is_read_ahead(
     run(story)
 
 
-def test_what_is_parked_for_the_notch_at_hand_is_not_left_behind() -> None:
-    async def story(disk: Disk) -> None:
+def test_what_is_parked_for_the_notch_at_hand_is_not_left_behind(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             await broker.park("s", later(b"0", 450))
             for i in range(1, 30):
@@ -114,10 +115,11 @@ def test_what_is_parked_for_the_notch_at_hand_is_not_left_behind() -> None:
 
 def test_an_hour_with_more_than_a_slice_is_loaded_in_slices(
     monkeypatch: pytest.MonkeyPatch,
+    disk: Disk,
 ) -> None:
     monkeypatch.setattr(loader, "SLICE", 50)
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         dues = [START + 2 * HOUR + (i * 7919 % 500) * 100 for i in range(500)]
         async with running(disk) as broker:
             for i in range(0, 500, 50):
@@ -136,10 +138,11 @@ def test_an_hour_with_more_than_a_slice_is_loaded_in_slices(
 
 def test_all_in_one_millisecond_are_loaded_although_they_are_more_than_a_slice(
     monkeypatch: pytest.MonkeyPatch,
+    disk: Disk,
 ) -> None:
     monkeypatch.setattr(loader, "SLICE", 10)
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         due = START + 5 * HOUR
         async with running(disk) as broker:
             await broker.park("s", *(at(b"%d" % i, due + i // 40) for i in range(80)))
@@ -151,8 +154,8 @@ def test_all_in_one_millisecond_are_loaded_although_they_are_more_than_a_slice(
     run(story)
 
 
-def test_deliveries_of_many_hours_leave_no_files_behind() -> None:
-    async def story(disk: Disk) -> None:
+def test_deliveries_of_many_hours_leave_no_files_behind(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             for hour in range(12):
                 await broker.park("s", later(b"x", hour * HOUR + 60_000))

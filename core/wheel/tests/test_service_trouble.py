@@ -7,9 +7,8 @@ import pytest
 import trio
 
 from core.errors import InvalidRecord, StorageError
-from core.logs.tests.power import FakeFiles, Fault
+from core.logs.tests.power import Fault
 from core.wheel.tests.delays import (
-    DATA,
     HOUR,
     START,
     Disk,
@@ -23,8 +22,9 @@ from core.wheel.tests.delays import (
 
 def test_a_deleted_subject_takes_its_messages_along_and_says_how_many(
     caplog: pytest.LogCaptureFixture,
+    disk: Disk,
 ) -> None:
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             await broker.park("s", later(b"a", 1_000), later(b"b", 5 * HOUR))
             await broker.park("kept", later(b"c", 1_000))
@@ -47,10 +47,11 @@ def test_a_deleted_subject_takes_its_messages_along_and_says_how_many(
 
 def test_a_full_disk_holds_deliveries_up_loudly_once_and_they_come_when_there_is_room(
     caplog: pytest.LogCaptureFixture,
+    disk: Disk,
 ) -> None:
-    files = FakeFiles(DATA)
+    files = disk.files
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk, reserve_bytes=4_096) as broker:
             await broker.park("s", *(later(b"%d" % i + bytes(500), 1_500) for i in range(40)))
             files.capacity = files.used()
@@ -69,15 +70,16 @@ def test_a_full_disk_holds_deliveries_up_loudly_once_and_they_come_when_there_is
             assert "delivered again" in caplog.text
 
     caplog.set_level(logging.WARNING)
-    run(story, Disk(files))
+    run(story)
 
 
 def test_a_schedule_file_that_cannot_be_written_is_tried_again(
     caplog: pytest.LogCaptureFixture,
+    disk: Disk,
 ) -> None:
-    files = FakeFiles(DATA)
+    files = disk.files
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             await broker.park("s", later(b"a", 2 * HOUR))
             files.fail(Fault("pwritev", errno.ENOSPC, name=".tmp", times=5))
@@ -88,13 +90,13 @@ def test_a_schedule_file_that_cannot_be_written_is_tried_again(
             assert "is kept again" in caplog.text
             assert broker.delay.statistics().failing is None
 
-    run(story, Disk(files))
+    run(story)
 
 
-def test_a_broker_whose_first_fill_fails_starts_and_delivers_later() -> None:
-    files = FakeFiles(DATA)
+def test_a_broker_whose_first_fill_fails_starts_and_delivers_later(disk: Disk) -> None:
+    files = disk.files
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             await broker.park("s", later(b"a", 30_000))
         files.fail(Fault("rename", errno.EIO, name="manifest", times=3))
@@ -103,20 +105,21 @@ def test_a_broker_whose_first_fill_fails_starts_and_delivers_later() -> None:
             records = await broker.wait_for("s", 2)
             assert [record.value for record in records] == [b"a", b"b"]
 
-    run(story, Disk(files))
+    run(story)
 
 
 def test_a_damaged_record_is_given_up_loudly_and_the_others_come(
     caplog: pytest.LogCaptureFixture,
+    disk: Disk,
 ) -> None:
-    files = FakeFiles(DATA)
+    files = disk.files
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             await broker.park("s", *(at(b"value-%d" % i, START + 3 * HOUR) for i in range(3)))
-        for name in files.listdir(DATA / "schedule"):
+        for name in files.listdir(disk.schedule):
             if name.endswith(".schedule"):
-                path = DATA / "schedule" / name
+                path = disk.schedule / name
                 files.damage(path, files.content(path).replace(b"value-1", b"valuE-1"))
         disk.clock.jump(3 * HOUR)
         async with running(disk) as broker:
@@ -131,11 +134,11 @@ def test_a_damaged_record_is_given_up_loudly_and_the_others_come(
             assert len(await broker.messages("s")) == 2
             assert "is lost" not in caplog.text
 
-    run(story, Disk(files))
+    run(story)
 
 
-def test_deliveries_wait_while_too_much_is_unsynced() -> None:
-    async def story(disk: Disk) -> None:
+def test_deliveries_wait_while_too_much_is_unsynced(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk, unsynced_max_bytes=2_000) as broker:
             await broker.park("s", *(later(bytes(900), 1_000) for _ in range(20)))
             await broker.wait_for("s", 20)
@@ -143,8 +146,8 @@ def test_deliveries_wait_while_too_much_is_unsynced() -> None:
     run(story)
 
 
-def test_a_batch_that_is_refused_stores_nothing() -> None:
-    async def story(disk: Disk) -> None:
+def test_a_batch_that_is_refused_stores_nothing(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             subject = broker.subject("s")
             with pytest.raises(InvalidRecord, match="record 1"):
@@ -155,10 +158,10 @@ def test_a_batch_that_is_refused_stores_nothing() -> None:
     run(story)
 
 
-def test_a_fenced_log_refuses_and_the_next_start_delivers() -> None:
-    files = FakeFiles(DATA)
+def test_a_fenced_log_refuses_and_the_next_start_delivers(disk: Disk) -> None:
+    files = disk.files
 
-    async def story(disk: Disk) -> None:
+    async def story() -> None:
         async with running(disk) as broker:
             await broker.park("s", later(b"a", 1_500))
             files.fail(Fault("fdatasync", errno.EIO, name=".log"))
@@ -173,11 +176,13 @@ def test_a_fenced_log_refuses_and_the_next_start_delivers() -> None:
             assert records[0].value == b"a"
             assert len(records) <= 2
 
-    run(story, Disk(files))
+    run(story)
 
 
-def test_a_repeated_batch_of_an_idempotent_producer_is_scheduled_once_over_a_restart() -> None:
-    async def story(disk: Disk) -> None:
+def test_a_repeated_batch_of_an_idempotent_producer_is_scheduled_once_over_a_restart(
+    disk: Disk,
+) -> None:
+    async def story() -> None:
         fields = {"producer_id": 7, "epoch": 0, "first": 0}
         async with running(disk) as broker:
             first = await broker.park("s", later(b"a", 2_000), **fields)
