@@ -51,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _dump(parsed.file)
         if parsed.command == "delay":
             return _delay(parsed)
-        raise _UsageError("say what to do: kumquat serve, kumquat dump FILE or kumquat --help")
+        raise _UsageError(
+            "say what to do: kumquat serve, kumquat dump FILE, kumquat delay … or kumquat --help"
+        )
     except _UsageError as error:
         return _refuse(str(error))
 

@@ -58,6 +58,11 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ([], "kumquat serve"),
         (["dump"], "FILE"),
         (["dump", "a", "b"], "unknown argument 'b'"),
+        (["delay"], "ACTION"),
+        (["delay", "sohw"], "invalid choice: 'sohw'"),
+        (["delay", "move", "--subject", "s", "--id", "i"], "--due"),
+        (["delay", "count", "--id", "i"], "unknown argument '--id'"),
+        (["serve", "--admin-listener", "HTTP://0.0.0.0:1"], "not this machine alone"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
@@ -79,6 +84,19 @@ def test_a_port_in_use_is_one_line_with_the_address_and_exit_code_2(tmp_path: Pa
         folder = tmp_path / "data"
         result = kumquat(
             "serve", "--listeners", f"PLAINTEXT://{address}", "--log-dirs", str(folder)
+        )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert address in result.stderr
+    assert not folder.exists()
+
+
+def test_an_admin_port_in_use_is_one_line_with_the_address_and_exit_code_2(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"HTTP://127.0.0.1:{taken.getsockname()[1]}"
+        folder = tmp_path / "data"
+        result = kumquat(
+            "serve", "--listeners", FREE, "--admin-listener", address, "--log-dirs", str(folder)
         )
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
