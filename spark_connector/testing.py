@@ -35,7 +35,7 @@ SMALL: dict[str, str | int | bool] = {
     "spark.ui.showConsoleProgress": False,
     "spark.sql.shuffle.partitions": 2,
     "spark.log.level": "ERROR",
-    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.streaming.stopTimeout": "180s",
 }
 
 
