@@ -1,0 +1,176 @@
+"""The `kumquat-spark` command: one subcommand for each pipeline.
+
+    kumquat-spark archive orders payments --to archive
+    kumquat-spark report orders --since 24h --page report.html
+    kumquat-spark reconcile orders --archive archive
+    kumquat-spark NAME --help
+
+Progress goes to stderr, the summary to stdout. What can be seen to be wrong before Spark starts,
+which takes ten seconds, is refused before: a pipeline's module may have `check(args)` for that.
+
+| exit code | |
+|---|---|
+| 0 | done |
+| 1 | done, and found what it was sent to look for: reconcile, and the two sides differ |
+| 2 | not done: one line on stderr says why and what to do |
+| 130, 143 | stopped by Ctrl-C or SIGTERM; run it again, and it goes on |
+
+Spark's own log is off, since it prints pages where one line is meant; `--spark-log WARN` shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from spark_connector.errors import ConnectorError, clear_errors
+from spark_connector.offsets import check_broker
+from spark_connector.pipelines import archive, dedupe, reconcile, replay, report
+from spark_connector.pipelines.summary import Progress, Summary
+from spark_connector.session import spark_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+PIPELINES: dict[str, tuple[Any, str]] = {
+    "archive": (archive, "subjects to Parquet, each message once, from where the last run ended"),
+    "replay": (replay, "messages of an archive or a subject into a subject again"),
+    "dedupe": (dedupe, "one subject into another, each message id once within a window"),
+    "reconcile": (reconcile, "what is missing, doubled or out of order between two sides"),
+    "report": (report, "rates, sizes, keys, silences and lateness by hour, with an HTML page"),
+}
+DIFFERS, FAILED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+LOG_LEVELS = ("OFF", "ERROR", "WARN", "INFO")
+
+
+class _UsageError(Exception):
+    pass
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: leaves by the same way as Ctrl-C."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but an error is one line."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(f"{message}; see {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        args = parser().parse_args(argv)
+    except _UsageError as error:
+        return _refuse(str(error))
+    _quiet_clients()
+    args.progress = Progress(sys.stderr)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        summary = run(args)
+        print(summary.text(), flush=True)
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ConnectorError as error:
+        args.progress.end()
+        return _refuse(str(error))
+    except KeyboardInterrupt as stop:
+        args.progress.end()
+        print("kumquat-spark: stopped; run it again to go on", file=sys.stderr)
+        return TERMINATED if isinstance(stop, _Terminated) else INTERRUPTED
+    except Exception:
+        args.progress.end()
+        traceback.print_exc()
+        return FAILED
+    return 0 if summary.ok else DIFFERS
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(prog="kumquat-spark", description="Data pipelines on Kumquat, run by Spark.")
+    commands = top.add_subparsers(dest="command", metavar="NAME", required=True)
+    for name, (module, told) in PIPELINES.items():
+        command = commands.add_parser(name, help=told, description=told)
+        module.add_arguments(command)
+        group = command.add_argument_group("Spark")
+        group.add_argument("--master", default="local[*]", help="where Spark runs (local[*])")
+        group.add_argument(
+            "--conf",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="any of Spark's options",
+        )
+        group.add_argument(
+            "--spark-log", choices=LOG_LEVELS, default="OFF", help="what Spark may say (OFF)"
+        )
+    return top
+
+
+def run(args: argparse.Namespace) -> Summary:
+    module = PIPELINES[args.command][0]
+    options = _spark_options(args)
+    check = getattr(module, "check", None)
+    check(args) if check is not None else check_broker(args.bootstrap)
+    args.progress(f"{args.command}: starting Spark")
+    spark = None
+    try:
+        spark = spark_session(f"kumquat {args.command}", args.master, **options)
+        with clear_errors():
+            summary: Summary = module.run(spark, args)
+    finally:
+        args.progress.end()
+        if spark is not None:
+            _stop(spark)
+    return summary
+
+
+def _spark_options(args: argparse.Namespace) -> dict[str, str | int | bool]:
+    options: dict[str, str | int | bool] = {
+        "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": False,
+        "spark.log.level": args.spark_log,
+    }
+    for given in args.conf:
+        key, equals, value = given.partition("=")
+        if not equals or "." not in key:
+            raise ConnectorError(f"--conf {given}: write spark.KEY=VALUE")
+        options[key.strip()] = value.strip()
+    return options
+
+
+def _stop(spark: SparkSession) -> None:
+    """Spark may be half gone after Ctrl-C; it ends with this process in any case."""
+    with suppress(Exception):
+        spark.stop()
+
+
+def _quiet_clients() -> None:
+    """What they warn of (a broker that does not answer) comes as an error of ours."""
+    for name in ("kafka", "py4j"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def _refuse(reason: str) -> int:
+    print(f"kumquat-spark: {' '.join(reason.split())}", file=sys.stderr)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
