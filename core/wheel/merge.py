@@ -20,7 +20,6 @@ record is carried along, to be told when it is read.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -32,11 +31,9 @@ from typing import NamedTuple
 
 from core.logs.files import Files
 from core.logs.parked import DELIVERED, MOVED
+from core.wheel.merge_source import Element, Input, Source
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
-    ENTRY,
-    ENTRY_SIZE,
-    LENGTH,
     MESSAGE,
     PENDING,
     TOMBSTONE,
@@ -49,12 +46,6 @@ from core.wheel.schedule_output import Output, has_name
 
 AT_ONCE = 8
 HELD = 2 << 20
-_ENTRIES = 2048
-_BYTES = 1 << 20
-
-Element = tuple[int, int, int, bytes]
-"""An entry on its way: due, schedule id, its rank among those with the same two (older files first, and of
-one file the tombstone first, since it is about older files), record."""
 
 
 def merge(
@@ -103,63 +94,6 @@ def plan_merge(files: Sequence[Weighed]) -> range | None:
     return None if best is None else range(best[1], best[1] + AT_ONCE)
 
 
-class _Source:
-    """A row of one of the inputs, read piece by piece."""
-
-    def __init__(self, file: ScheduleFile, age: int, row: Row) -> None:
-        self.row = row
-        self._file = file
-        self._rank = 2 * age + (row.kind == MESSAGE)
-        self._at, self._end = row.first, row.first + row.entries
-        self._loaded: list[Element] = []
-
-    def known_up_to(self) -> Element | None:
-        """All up to here can be taken; None: all there is."""
-        if not self._loaded and self._at < self._end:
-            self._loaded = list(self._elements(*self.piece()))
-        return self._loaded[-1] if self._at < self._end else None
-
-    def take(self, bound: Element | None) -> list[Element]:
-        count = len(self._loaded)
-        if bound is not None:
-            count = bisect_right(self._loaded, bound[:2], key=itemgetter(slice(2)))
-        taken, self._loaded = self._loaded[:count], self._loaded[count:]
-        return taken
-
-    def pieces(self) -> Iterator[tuple[bytes, bytes]]:
-        while self._at < self._end:
-            yield self.piece()
-
-    def piece(self) -> tuple[bytes, bytes]:
-        """The next part of the table, and its records, which lie one behind the other."""
-        table = self._file.table(self._at, min(_ENTRIES, self._end - self._at))
-        if self.row.kind == TOMBSTONE:
-            self._at += len(table) // ENTRY_SIZE
-            return table, b""
-        begin, end = _extent(table, 0)[0], _extent(table, -1)[1]
-        if end - begin > _BYTES:
-            within = bisect_right(
-                range(len(table) // ENTRY_SIZE), begin + _BYTES, key=lambda i: _extent(table, i)[1]
-            )
-            table = table[: max(1, within) * ENTRY_SIZE]
-            end = _extent(table, -1)[1]
-        self._at += len(table) // ENTRY_SIZE
-        return table, self._file.read_raw(begin, end - begin)
-
-    def _elements(self, table: bytes, records: bytes) -> Iterator[Element]:
-        rank, at = self._rank, 0
-        for due, sid, _, length, _ in ENTRY.iter_unpack(table):
-            end = at + (length & LENGTH)
-            yield due, sid, rank, records[at:end]
-            at = end
-
-
-def _extent(table: bytes, i: int) -> tuple[int, int]:
-    """Where the record of an entry lies in its file."""
-    _, _, offset, length, _ = ENTRY.unpack_from(table, i * ENTRY_SIZE)
-    return offset, offset + (length & LENGTH)
-
-
 class _Merge:
     """The work of one merge."""
 
@@ -170,7 +104,8 @@ class _Merge:
         live: Callable[[int], bool],
         out: Output,
     ) -> None:
-        self._inputs = inputs
+        self._files = inputs
+        self._inputs = [Input(file, age) for age, file in enumerate(inputs)]
         self._first_hour = first_hour
         self._live = live
         self._out = out
@@ -186,13 +121,13 @@ class _Merge:
     def merge_rows(self) -> None:
         streams = [
             _rows(file, age, kind, self._first_hour)
-            for age, file in enumerate(self._inputs)
+            for age, file in enumerate(self._files)
             for kind in (MESSAGE, TOMBSTONE)
         ]
         for (hour, subject_id), group in groupby(merge_sorted(*streams), key=itemgetter(0, 1)):
             if not self._needed(subject_id, hour):
                 continue
-            sources = [_Source(self._inputs[age], age, row) for _, _, age, row in group]
+            sources = [Source(self._inputs[age], row) for _, _, age, row in group]
             if len(sources) == 1 and sources[0].row.kind == MESSAGE:
                 for table, records in sources[0].pieces():
                     self._out.copy_messages(table, records)
@@ -204,7 +139,7 @@ class _Merge:
                 if after < before:
                     self._fewer[kind, subject_id, hour] = before - after
 
-    def _merge_row(self, sources: Sequence[_Source]) -> None:
+    def _merge_row(self, sources: Sequence[Source]) -> None:
         subject_id = sources[0].row.subject_id
         has_tombstones = any(source.row.kind == TOMBSTONE for source in sources)
         bound: Element | None = (0, 0, 0, b"")
@@ -234,7 +169,7 @@ class _Merge:
         return stay, dead
 
     def merge_ledgers(self, kind: int) -> None:
-        ledgers = [file.ledger(kind) for file in self._inputs]
+        ledgers = [file.ledger(kind) for file in self._files]
         for (subject_id, hour), group in groupby(merge_sorted(*ledgers), key=itemgetter(0, 1)):
             entries = sum(one[2] for one in group) - self._fewer[kind, subject_id, hour]
             if entries and self._needed(subject_id, hour):
@@ -242,7 +177,7 @@ class _Merge:
 
     def merge_names(self) -> None:
         """Each name once: the newest word about it, kept as long as any of them."""
-        streams = [_names(file, age) for age, file in enumerate(self._inputs)]
+        streams = [_names(file, age) for age, file in enumerate(self._files)]
         for _, group in groupby(merge_sorted(*streams), key=itemgetter(0, 1, 2)):
             words = [word[4] for word in group]
             name, keep = words[-1], max(word.keep for word in words)

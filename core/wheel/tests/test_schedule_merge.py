@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from core.logs.files import RealFiles
 from core.logs.parked import CANCELLED, DELIVERED, MOVED
 from core.wheel import merge as merging
+from core.wheel import merge_source
 from core.wheel.merge import Weighed, merge, plan_merge
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
@@ -93,8 +94,9 @@ def small_pieces() -> Iterator[None]:
     """So that a small row is read in many."""
     with (
         small_blocks(),
-        patch.object(merging, "_ENTRIES", 3),
-        patch.object(merging, "_BYTES", 100),
+        patch.object(merge_source, "_ENTRIES", 3),
+        patch.object(merge_source, "_BYTES", 100),
+        patch.object(merge_source, "_AHEAD", 200),
         patch.object(merging, "HELD", 64),
     ):
         yield
