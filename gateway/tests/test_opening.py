@@ -366,3 +366,20 @@ def test_a_subject_without_delay_takes_such_batches_as_they_are(tmp_path: Path) 
         assert delay.asked == []
 
     run(check, tmp_path)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_subjects_own_setting_wins_over_the_brokers_and_holds_at_once(
+    tmp_path: Path, enabled: bool
+) -> None:
+    async def check(served: Served, delay: FakeDelay) -> None:
+        subject = served.broker.log.subjects.by_name["a"]
+        opposite = "false" if enabled else "true"
+        async with served.client() as client:
+            for setting, opened in ((None, enabled), (opposite, not enabled), (None, enabled)):
+                await served.broker.subjects.alter(subject, {"delay.enabled": setting})
+                delay.asked.clear()
+                assert outcomes(await client.call(produce("a", LATER), 9))[0][1] == 0
+                assert delay.asked == ["a"] * opened
+
+    run(check, tmp_path, delay_enabled=enabled)
