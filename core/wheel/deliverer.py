@@ -4,10 +4,11 @@ Rules:
 - Never early, by the wall clock read at the moment of delivery. Sleeps end at the next due time, and after
   one notch at the latest, so that a clock that was set, or a machine that slept, is noticed.
 - In order of (due, schedule id) over all subjects: what is written moves `delivered_until` on, and a start
-  takes all up to there for delivered. So before anything is delivered, whatever the wheel holds below it is
-  taken too. Beyond `loaded_until` nothing is taken: there the wheel is not complete yet.
+  takes all up to there for delivered. So nothing is delivered while the wheel holds something that comes
+  before it. Beyond `loaded_until` nothing is taken: there the wheel is not complete yet.
 - Records of the coming notch are read ahead in a thread, up to 64 MB of them.
 - After some milliseconds of work others have their turn. While too much is unsynced nothing is written.
+  Deliveries are a moment apart, so that many messages a second do not mean as many writes and syncs.
 - A write that fails changes nothing. It is tried again every second; one line in the log says when that
   begins, another when it ends, and `failing` says so meanwhile.
 - A record that is damaged is given up, loudly; one whose subject is gone goes with it.
@@ -18,7 +19,7 @@ Lateness is counted when the messages are synced, which is when consumers can se
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -40,11 +41,13 @@ log = logging.getLogger("kumquat.delay")
 
 AHEAD_BYTES = 64 << 20
 """How much is read ahead."""
-AT_HAND = 16_384
+AT_HAND = 65_536
 """How many slots are taken from the wheel ahead of their delivery."""
 CHUNK = 2_048
 """How many messages are delivered in one go: a few milliseconds of work."""
 CHUNK_BYTES = 2 << 20
+APART_MS = 2
+"""The least time between two deliveries, unless there is more due than is delivered in one go."""
 RETRY_SECONDS = 1.0
 _FOREVER = 1 << 62
 
@@ -74,6 +77,8 @@ class Deliverer:
         """Their records, as far as they are read, by sid."""
         self._held = 0
         """Bytes of these."""
+        self._unread = 0
+        """How many slots at hand have no record yet."""
         self._taken_back = 0
         self._wake = trio.Event()
         self._wakes_at = 0
@@ -114,10 +119,11 @@ class Deliverer:
 
     async def _sleep(self) -> None:
         now = self._now_ms()
-        next_due = self._slots[0].due if self._slots else self._wheel.next_due()
-        if next_due is None or next_due >= self._schedule.loaded_until:
-            next_due = _FOREVER
-        wait = min(max(next_due - now, 0), NOTCH_MS)
+        next_due = self._slots[0].due if self._slots else _FOREVER
+        in_wheel = self._wheel.next_due()
+        if in_wheel is not None and in_wheel < self._schedule.loaded_until:
+            next_due = min(next_due, in_wheel)
+        wait = min(max(next_due - now, APART_MS), NOTCH_MS)
         self._wake = trio.Event()
         self._wakes_at = now + wait
         with trio.move_on_after(wait / 1000):
@@ -129,16 +135,24 @@ class Deliverer:
     async def _fetch(self) -> None:
         """Take what is due within a notch, as far as there is room; and in any case all that is to be
         delivered before what is at hand."""
-        wheel = self._wheel
-        until = min(self._now_ms() + NOTCH_MS, self._schedule.loaded_until)
+        wheel, now = self._wheel, self._now_ms()
+        next_due = wheel.next_due()
+        if next_due is None or next_due > now + NOTCH_MS // 2:
+            return
+        until = min(now + NOTCH_MS, self._schedule.loaded_until)
         while wheel.unfold(until):
             await trio.lowlevel.checkpoint()
-        slots = self._slots
         while (key := wheel.next_key(until)) is not None:
+            slots = self._slots
             if len(slots) >= AT_HAND and key > slots[-1][:2]:
                 break
-            slots += wheel.prepare(until, CHUNK)
-            slots.sort()
+            fresh = wheel.prepare(until, CHUNK)
+            self._unread += len(fresh)
+            in_order = not slots or not fresh or slots[-1] < fresh[0]
+            slots += fresh
+            if not in_order:
+                slots.sort()
+            await trio.lowlevel.checkpoint()
 
     def _due_count(self, now: int) -> int:
         return bisect_right(self._slots, now, key=lambda slot: slot.due)
@@ -149,6 +163,8 @@ class Deliverer:
         """Read some records of what is at hand, first things first; False: there is nothing to read, or
         no room."""
         self._drop_withdrawn()
+        if not self._unread:
+            return False
         bodies, size = self._bodies, 0
         wanted: list[Slot] = []
         for slot in self._slots:
@@ -165,6 +181,7 @@ class Deliverer:
         for slot, body in zip(wanted, await trio.to_thread.run_sync(read), strict=True):
             bodies[slot.sid] = body
             self._held += len(body)
+        self._unread -= len(wanted)
         return True
 
     def _drop_withdrawn(self) -> None:
@@ -175,13 +192,14 @@ class Deliverer:
             sids = {slot.sid for slot in self._slots}
             for sid in self._bodies.keys() - sids:
                 self._held -= len(self._bodies.pop(sid))
+            self._unread = len(self._slots) - len(self._bodies)
 
     def _make_room(self, slot: Slot) -> bool:
         """For the first slot alone: give up what was read of later ones."""
         if slot is not self._slots[0]:
             return False
         self._bodies.clear()
-        self._held = 0
+        self._held, self._unread = 0, len(self._slots)
         return True
 
     # --- delivering -----------------------------------------------------------------------------
@@ -206,9 +224,14 @@ class Deliverer:
             self._held -= len(self._bodies.pop(slot.sid))
 
     def _chunk(self, now: int) -> list[Slot]:
-        """What can be delivered in one go: due, and read."""
+        """What can be delivered in one go: due, read, and with nothing before it in the wheel."""
         size = 0
         due = self._slots[: min(CHUNK, self._due_count(now))]
+        next_due = self._wheel.next_due()
+        if next_due is not None and next_due <= now:
+            bound = self._wheel.next_key(now + 1)
+            if bound is not None:
+                del due[bisect_left(due, bound) :]
         for i, slot in enumerate(due):
             if slot.sid not in self._bodies or size > CHUNK_BYTES:
                 return due[:i]
