@@ -65,7 +65,8 @@ async def tell(broker: Broker, promises: Promises, rng: Random) -> None:
             later(values[3], rng.randrange(500)),
         )
         promises.acked.update(values)
-        victim = rng.choice(sorted(v for v in promises.acked if v[-1:] in b"02"))
+        left = promises.acked - promises.withdrawn
+        victim = rng.choice(sorted(value for value in left if value[-1:] in b"02"))
         await withdraw(broker, promises, victim, rng.random() < 0.4)
         await trio.sleep(rng.random())
         if number % 6 == 5:
