@@ -1,7 +1,7 @@
 """What merge.py reads: the files that are merged, each from its first row to its last.
 
 Rows may be tiny, a handful of entries each, or larger than memory. So a file is read through a window that
-is many rows wide, and a row is given piece by piece, a few thousand entries or a megabyte at a time.
+is many rows wide, and a row is given piece by piece, a few thousand entries or 256 KiB at a time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, LENGTH, MESSAGE, TOMBSTONE, Row
 
 _ENTRIES = 2048
-_BYTES = 1 << 20
-_AHEAD = 256 << 10
+_BYTES = 256 << 10
+_AHEAD = 512 << 10
 
 Element = tuple[int, int, int, bytes]
 """An entry on its way: due, schedule id, its rank among those with the same two (older files first, and of

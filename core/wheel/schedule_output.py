@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -46,6 +47,7 @@ from core.wheel.schedule_format import (
 
 _WRITE = 1 << 20
 _AT_ONCE = 4096
+_RECORD = itemgetter(3)
 _ID_LENGTH = RECORD_HEAD_SIZE - 1
 """Where a record says how long its delay id is: up to 255, so the lower byte says it."""
 
@@ -113,6 +115,7 @@ class Output:
         )
         self._names, self._ids = self._spool("names", held), self._spool("ids", held)
         self._batch: list[Message] = []
+        self._batch_bytes = 0
         self._subjects: list[int] = []
         self._entries = [0, 0]
         self._row_first = [0, 0]
@@ -151,8 +154,9 @@ class Output:
         """More of the row at hand."""
         self._batch += messages
         self._subjects += [subject_id] * len(messages)
+        self._batch_bytes += sum(map(len, map(_RECORD, messages)))
         self._entries[MESSAGE] += len(messages)
-        if len(self._batch) >= _AT_ONCE:
+        if len(self._batch) >= _AT_ONCE or self._batch_bytes >= _WRITE:
             self._pack_batch()
 
     def copy_messages(self, table: bytes, records: bytes) -> None:
@@ -242,7 +246,7 @@ class Output:
         lengths = [len(r) | NAMED if r[_ID_LENGTH] else len(r) for r in records]
         self._tables[MESSAGE].add(_pack_table(dues, sids, offsets, lengths, self._subjects))
         self._write(records, self._records - begin)
-        self._batch, self._subjects = [], []
+        self._batch, self._batch_bytes, self._subjects = [], 0, []
 
     def _footer(self, fences: bytes) -> Footer:
         parked, tombstones = (spool.size // ENTRY_SIZE for spool in self._tables)

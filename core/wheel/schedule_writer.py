@@ -27,6 +27,7 @@ from core.wheel.schedule_format import (
 )
 from core.wheel.schedule_output import Output
 
+_AT_ONCE = 4096
 _DUE, _SID = itemgetter(0), itemgetter(1)
 
 
@@ -55,7 +56,8 @@ def write_schedule_file(
             hour, subject_id, row = key >> 32, key & 0xFFFFFFFF, by_row.pop(key)
             row.sort(key=_SID)
             row.sort(key=_DUE)  # a stable sort by each is four times as fast as one by both
-            out.add_messages(subject_id, row)
+            for at in range(0, len(row), _AT_ONCE):
+                out.add_messages(subject_id, row[at : at + _AT_ONCE])
             ledger.append((MESSAGE, subject_id, hour, out.end_row(MESSAGE, hour, subject_id)))
         for key in sorted(dead):
             hour, subject_id = key >> 32, key & 0xFFFFFFFF
