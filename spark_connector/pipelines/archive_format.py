@@ -94,6 +94,8 @@ class State:
     removed: dict[str, int] = field(default_factory=dict)
     """Files that a compaction replaced, and when."""
     lost: dict[str, list[Range]] = field(default_factory=dict)
+    summed_up: int = -1
+    """The commit up to which there is a snapshot."""
 
     def apply(self, commit: Commit) -> None:
         if commit.number != self.number + 1:
@@ -154,8 +156,7 @@ def write_commit(folder: Path, state: State, commit: Commit) -> None:
     trial.apply(commit)
     write_json(folder / COMMITS / f"{commit.number:020}.json", content)
     state.apply(commit)
-    if (commit.number + 1) % SNAPSHOT_EVERY == 0:
-        _snapshot(folder, state)
+    _sum_up(folder, state)
 
 
 def remove_leftovers(folder: Path, state: State, now_ms: int) -> list[str]:
@@ -170,6 +171,7 @@ def remove_leftovers(folder: Path, state: State, now_ms: int) -> list[str]:
             gone.append(name)
     for path in (folder / COMMITS).glob(f"*{PARTIAL}"):
         path.unlink()
+    _sum_up(folder, state)
     _delete_summed_up(folder)
     return gone
 
@@ -208,7 +210,9 @@ def _commit_of(path: Path) -> Commit:
         raise ConnectorError(f"{path} is damaged: restore it from a backup ({error!r})") from None
 
 
-def _snapshot(folder: Path, state: State) -> None:
+def _sum_up(folder: Path, state: State) -> None:
+    if state.number - state.summed_up < SNAPSHOT_EVERY:
+        return
     content = {
         "version": VERSION,
         "number": state.number,
@@ -219,6 +223,7 @@ def _snapshot(folder: Path, state: State) -> None:
         "lost": state.lost,
     }
     write_json(folder / COMMITS / f"{state.number:020}.snapshot.json", content)
+    state.summed_up = state.number
     _delete_summed_up(folder)
 
 
@@ -232,6 +237,7 @@ def _snapshot_of(path: Path) -> State:
             {file["path"]: ArchiveFile(**file) for file in content["files"]},
             dict(content["removed"]),
             {subject: [*map(_range, pairs)] for subject, pairs in content["lost"].items()},
+            int(content["number"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConnectorError(f"{path} is damaged: restore it from a backup ({error!r})") from None

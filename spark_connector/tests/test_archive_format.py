@@ -106,9 +106,8 @@ class Archive(RuleBasedStateMachine):
 
     @invariant()
     def commits_are_put_together(self) -> None:
-        assert (
-            len([*(self.folder / COMMITS).glob("*.json")]) <= 2 * archive_format.SNAPSHOT_EVERY + 1
-        )
+        commits = [*(self.folder / COMMITS).glob("*.json")]
+        assert len(commits) <= archive_format.SNAPSHOT_EVERY + 1
 
     def commit(self, commit: Commit, crash_at: int, after: list[int]) -> None:
         steps = Steps(crash_at)
@@ -143,7 +142,9 @@ def _few_commits_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TestArchive = Archive.TestCase
-TestArchive.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestArchive.settings = settings(
+    max_examples=40, stateful_step_count=20, deadline=None, derandomize=True
+)
 
 
 def test_missing_commit_is_skipped(tmp_path: Path) -> None:
