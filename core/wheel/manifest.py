@@ -129,7 +129,7 @@ def open_files(
     files: Files, directory: Path, manifest: Manifest
 ) -> tuple[list[ScheduleFile], list[Lost]]:
     """The listed files, open, in order; and those that are missing or not the ones that were listed.
-    Leftovers are removed. Other errors of the disk are raised."""
+    Leftovers are removed. StartError when the disk cannot be read: that may pass, nothing is given up."""
     _remove_leftovers(files, directory, manifest)
     found: list[ScheduleFile] = []
     lost: list[Lost] = []
@@ -154,6 +154,11 @@ def _open(files: Files, directory: Path, listed: Listed) -> ScheduleFile | Lost:
         file = ScheduleFile(files, path)
     except FileNotFoundError:
         return Lost(listed, f"{path} is missing; it held {listed.entries} messages")
+    except OSError as error:
+        raise StartError(
+            f"{path} cannot be read: {error}. Check the disk and start again; if the file is gone for "
+            "good, move it away: what the log still has of it is filled anew"
+        ) from error
     except ScheduleDamaged as damage:
         return Lost(listed, f"{damage}; it held {listed.entries} messages")
     if Listed.of(file) == listed:

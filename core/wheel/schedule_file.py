@@ -12,7 +12,6 @@ Left out: what is delivered, and what newer files' tombstones say. Who asks puts
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -68,11 +67,6 @@ class ScheduleFile:
         self._source = Source(files, path)
         try:
             self._open()
-        except OSError as error:
-            self.close()
-            if error.errno != errno.EIO:
-                raise
-            raise ScheduleDamaged(path, "opening", "to read it", error) from error
         except BaseException:
             self.close()
             raise

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from core.logs.files import Files
@@ -20,6 +21,8 @@ DATA = Path("/data")
 FOLDER = DATA / "schedule"
 NOON = 500_000 * HOUR_MS
 EVER = 1 << 50
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For a machine that has much else to do."""
 
 
 def parked(

@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
+from core.errors import StartError
 from core.logs.tests.power import FakeFiles, Fault
-from core.wheel.manifest import MANIFEST, Listed, Lost, Manifest, load, open_files, pack, save
+from core.wheel.manifest import MANIFEST, Listed, Manifest, load, open_files, pack, save
 from core.wheel.merge import merge
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
@@ -236,15 +237,15 @@ def test_a_file_that_is_cut_longer_or_another_one_is_lost_loudly(
     assert "is missing" in lost.reason
 
 
-def test_a_disk_that_cannot_read_a_file_at_start_has_lost_it() -> None:
-    files, _, manifest = saved()
+def test_a_disk_that_cannot_be_read_for_the_moment_loses_no_file() -> None:
+    files, file, manifest = saved()
+    file.close()
     files.fail(Fault("pread", errno.EIO, name=".schedule"))
-    found, [lost] = open_files(files, FOLDER, manifest)
-    assert found == []
-    assert isinstance(lost, Lost)
-    files.fail(Fault("pread", errno.EINVAL, name=".schedule"))
-    with pytest.raises(OSError, match="Invalid argument"):
+    with pytest.raises(StartError, match=r"\.schedule cannot be read: .*Check the disk"):
         open_files(files, FOLDER, manifest)
+    assert files.open_handles() == 0
+    found, lost = open_files(files, FOLDER, manifest)
+    assert (len(found), lost) == (1, [])
 
 
 def test_a_record_that_is_damaged_does_not_keep_the_others_from_being_read() -> None:

@@ -30,6 +30,7 @@ from core.wheel.tests.schedules import (
     EVER,
     FOLDER,
     NOON,
+    SLOW,
     Fill,
     fake_files,
     fills,
@@ -46,7 +47,7 @@ EDGES = st.one_of(
 ).map(lambda at: NOON + at)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(fill=fills(), low=EDGES, high=EDGES, subject=st.sampled_from([None, 1, 2, 7]))
 def test_a_range_of_due_times_gives_what_was_parked_in_it(
     fill: Fill, low: int, high: int, subject: int | None
@@ -77,7 +78,7 @@ def test_a_range_of_due_times_gives_what_was_parked_in_it(
         assert file.count(subject, low, high, TOMBSTONE) == len(dead)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(fill=fills())
 def test_rows_are_found_by_hour_and_by_subject(fill: Fill) -> None:
     with small_blocks():
@@ -101,7 +102,7 @@ def test_rows_are_found_by_hour_and_by_subject(fill: Fill) -> None:
             assert file.row(1 << 31, 1, kind) is None
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(fill=fills())
 def test_a_name_is_found_with_the_last_word_about_it(fill: Fill) -> None:
     with small_blocks():
@@ -114,7 +115,7 @@ def test_a_name_is_found_with_the_last_word_about_it(fill: Fill) -> None:
         assert file.find(1, b"nobody") is None
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(fill=fills())
 def test_the_hours_of_a_file_are_those_of_all_that_is_in_it(fill: Fill) -> None:
     file = fill.write(fake_files())
@@ -128,7 +129,7 @@ def test_the_hours_of_a_file_are_those_of_all_that_is_in_it(fill: Fill) -> None:
         assert file.bytes_before(hour) == (file.size if file.hours()[1] < hour else expected)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(fill=fills(), order=st.randoms(use_true_random=False))
 def test_records_read_together_are_those_read_singly(fill: Fill, order: Random) -> None:
     file = fill.write(fake_files())

@@ -12,7 +12,16 @@ from core.logs.tests.power import FakeFiles
 from core.wheel.manifest import MANIFEST, Listed, Manifest, load, open_files, pack, save
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import FOOTER, ScheduleLost
-from core.wheel.tests.schedules import DATA, FOLDER, NOON, Fill, fake_files, messages_of, parked
+from core.wheel.tests.schedules import (
+    DATA,
+    FOLDER,
+    NOON,
+    SLOW,
+    Fill,
+    fake_files,
+    messages_of,
+    parked,
+)
 
 positions = st.integers(0, 1 << 62)
 small = st.integers(0, (1 << 32) - 1)
@@ -29,7 +38,7 @@ manifests = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(SLOW)
 @given(manifests)
 def test_what_is_saved_comes_back(manifest: Manifest) -> None:
     files = fake_files()

@@ -32,6 +32,7 @@ from core.wheel.tests.schedules import (
     EVER,
     FOLDER,
     NOON,
+    SLOW,
     Fill,
     alive,
     fake_files,
@@ -102,7 +103,7 @@ def small_pieces() -> Iterator[None]:
         yield
 
 
-@settings(deadline=None, max_examples=100)
+@settings(SLOW, max_examples=100)
 @given(
     seed=st.integers(0, 1 << 32),
     cuts=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), min_size=1, max_size=4),
@@ -139,7 +140,7 @@ def test_merging_neighbours_changes_nothing_that_is_to_be_delivered(
     assert now_words.keys() <= words.keys()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(seed=st.integers(0, 1 << 32), passed=st.integers(0, 5))
 def test_what_nobody_needs_is_not_in_the_merged_file(seed: int, passed: int) -> None:
     fills, files = life(Random(seed), 5), fake_files()
@@ -293,7 +294,7 @@ def test_a_file_that_has_mostly_passed_is_made_anew_alone() -> None:
     assert plan_merge(files) == range(8)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(st.lists(st.integers(100, 10_000), min_size=1, max_size=300))
 def test_files_stay_few_and_a_message_is_copied_a_few_times(sizes: Sequence[int]) -> None:
     files: list[Weighed] = []
