@@ -19,7 +19,7 @@ from core.logs.log import MessageLog
 from core.logs.parked import ORIGIN_SIZE, RECORD_HEAD, RECORD_HEAD_SIZE, parked_damage
 from core.logs.segment import Segment
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ScheduleClosed
+from core.wheel.schedule_format import ScheduleClosed, ScheduleDamaged
 from core.wheel.wheel import LOG, Slot
 
 log = logging.getLogger("kumquat.delay")
@@ -142,5 +142,10 @@ def _from_file(file: ScheduleFile | None, slots: Sequence[Slot]) -> Sequence[obj
     """A file is closed under a reader only when all that was wanted of it has been cancelled."""
     if file is not None:
         with suppress(ScheduleClosed):
-            return file.read_many([(slot.offset, slot.length) for slot in slots])
+            try:
+                return file.read_many([(slot.offset, slot.length) for slot in slots])
+            except ScheduleDamaged as damage:
+                if len(slots) == 1:
+                    return [damage]
+                return [body for slot in slots for body in _from_file(file, [slot])]
     return ["cancelled"] * len(slots)

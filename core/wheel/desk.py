@@ -10,20 +10,31 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar, TypeVarTuple
 
 import trio
 
-from core.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, KumquatError
+from core.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, KumquatError, StorageError
 from core.logs.parked import DELIVERED, MOVED, NO_ORIGIN, REMEMBERED, CancelItem, Origin
 from core.logs.service import MessageService
 from core.logs.subject import Subject
 from core.logs.writer import HEAVY, Appended
 from core.records.batch import LOG_APPEND_TIME, BatchHead, read_head
 from core.wheel.finder import Finder
-from core.wheel.outcomes import WAITING, BatchOutcome, Moment, Target, decide, moved
+from core.wheel.outcomes import (
+    WAITING,
+    BatchOutcome,
+    Moment,
+    Target,
+    decide,
+    decide_unnamed,
+    moved,
+)
 from core.wheel.schedule import FRAME, Named, Schedule
-from core.wheel.schedule_format import PENDING
 from core.wheel.split import Split, look, split
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class SubjectGone(KumquatError):
@@ -115,7 +126,7 @@ class Desk:
             known = {delay_id: schedule.look_up((subject.id, delay_id)) for delay_id in moves}
             if None not in known.values() and True not in moves.values():
                 return {delay_id: Target(named, None) for delay_id, named in known.items()}
-            targets = await trio.to_thread.run_sync(self._search, subject.id, known, moves, filled)
+            targets = await _in_thread(self._search, subject.id, known, moves, filled)
             if schedule.filled == filled:
                 return targets
 
@@ -156,13 +167,13 @@ class Desk:
         """Cancel or move the message with a schedule id, durably; None: there is none."""
         async with self._lock:
             frame = self._recent_frame(subject, sid)
-            found = await trio.to_thread.run_sync(self._finder.scheduled, subject.id, sid, frame)
+            found = await _in_thread(self._finder.scheduled, subject.id, sid, frame)
             if found is None or any(dead.sid == sid for dead in self._schedule.tombstones):
                 return None
             due, delay_id, record = found
             holder = (await self.find(subject, delay_id, False)).named if delay_id else None
             _check_alive(subject)
-            item = decide(self._moment(), Named(sid, due, PENDING), b"", new_due)
+            item = decide_unnamed(self._moment(), sid, due, new_due)
             if holder is not None and holder.sid == sid:
                 item = item._replace(delay_id=delay_id)
             return await self._write(subject, item, record)
@@ -197,6 +208,14 @@ class Desk:
         self._nudge(item.until if item.outcome == MOVED else 1 << 62)
         await self._log.wait_synced(self._log.log.written_end)
         return item
+
+
+async def _in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
+    """A search on disk, whose failure the client is told."""
+    try:
+        return await trio.to_thread.run_sync(work, *args)
+    except OSError as error:
+        raise StorageError(f"schedule files cannot be read: {error}") from error
 
 
 def _check_alive(subject: Subject) -> None:

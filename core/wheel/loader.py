@@ -30,7 +30,6 @@ from core.wheel.schedule_format import (
     HOUR_MS,
     MESSAGE,
     TOMBSTONE,
-    ScheduleClosed,
     ScheduleDamaged,
     hour_of,
 )
@@ -48,9 +47,11 @@ ADMIT = 8_192
 """Entries that are put into the wheel in one go."""
 FILL_BYTES = 64 << 20
 FILL_ITEMS = 200_000
-"""Frames, names, tombstones: what is kept in memory until the next fill."""
+"""Frames, names, tombstones, deliveries: what is kept in memory or read at a start, until the next fill."""
 LOOK_SECONDS = 0.5
 RETRY_SECONDS = 1.0
+MERGE_RETRY_SECONDS = 30.0
+"""A merge may read a lot before it fails."""
 
 Tables = list[tuple[int, bytes]]
 """Entries, each part with the number of its file."""
@@ -67,7 +68,10 @@ class Loader:
     ) -> None:
         self.lock = trio.Lock()
         self.failing: str | None = None
-        """Why nothing can be filled, loaded or merged at the moment."""
+        """Why nothing can be filled or loaded at the moment."""
+        self._merges_fail = False
+        self._delivered = 0
+        """How many had been delivered at the last fill."""
         self._log = message_log
         self._schedule = schedule
         self._shelf = shelf
@@ -181,7 +185,9 @@ class Loader:
 
     def _fill_wanted(self) -> bool:
         schedule = self._schedule
-        kept = (schedule.recent_frames, len(schedule.names), len(schedule.tombstones))
+        delivered = schedule.counters.delivered - self._delivered
+        named, struck = len(schedule.names), len(schedule.tombstones)
+        kept = (schedule.recent_frames, named, struck, delivered)
         return (
             schedule.recent_bytes >= FILL_BYTES
             or max(kept) >= FILL_ITEMS
@@ -196,7 +202,7 @@ class Loader:
     async def fill_locked(self) -> None:
         """The same for who holds the lock."""
         schedule, end = self._schedule, self._log.log.written_end
-        fill = schedule.begin_fill(end)
+        fill, delivered = schedule.begin_fill(end), schedule.counters.delivered
         try:
             await self._log.wait_synced(end)
             file, manifest = await trio.to_thread.run_sync(
@@ -206,6 +212,7 @@ class Loader:
             schedule.abandon_fill(fill)
             raise
         schedule.finish_fill(fill)
+        self._delivered = delivered
         self._shelf.add(file, manifest)
 
     # --- merging --------------------------------------------------------------------------------
@@ -217,8 +224,13 @@ class Loader:
                     pass
                 spare = self._shelf.unused(self._schedule.wheel.files_in_use())
                 await trio.to_thread.run_sync(self._shelf.remove, spare)
-            except (OSError, KumquatError, ScheduleClosed) as error:
-                self._fails(error)
+            except (OSError, KumquatError) as error:
+                if not self._merges_fail:
+                    log.error("schedule files cannot be merged, trying again and again: %s", error)
+                self._merges_fail = True
+                await trio.sleep(MERGE_RETRY_SECONDS)
+                continue
+            self._merges_fail = False
             await trio.sleep(RETRY_SECONDS)
 
     async def _merge(self) -> bool:

@@ -15,6 +15,7 @@ out, or parked for another time; but not about one behind it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from core.errors import InvalidRecord
@@ -53,10 +54,11 @@ class Moment(NamedTuple):
     """For how long a cancel waits for its message."""
 
     def waits(self, named: Named) -> bool:
-        return named.status in WAITING and (
-            self.schedule.is_pending(named.sid, named.due)
-            or self.schedule.wheel.has(named.sid, named.due)
-        )
+        return named.status in WAITING and self.schedule.is_pending(named.sid, named.due)
+
+    def waits_unnamed(self, sid: int, due: int) -> bool:
+        """The same for a message that may have no delay id: the wheel has to be searched."""
+        return self.schedule.is_pending(sid, due) or self.schedule.wheel.has(sid, due)
 
 
 def decide(moment: Moment, named: Named | None, delay_id: bytes, new_due: int | None) -> CancelItem:
@@ -70,9 +72,20 @@ def decide(moment: Moment, named: Named | None, delay_id: bytes, new_due: int | 
         return CancelItem(CANCELLED, -1, named.due, 0, delay_id)
     if not moment.waits(named):
         return CancelItem(DELIVERED, named.sid, named.due, 0, delay_id)
+    return _withdrawn(named.sid, named.due, delay_id, new_due)
+
+
+def decide_unnamed(moment: Moment, sid: int, due: int, new_due: int | None) -> CancelItem:
+    """The same for a message that was asked for by its schedule id."""
+    if not moment.waits_unnamed(sid, due):
+        return CancelItem(DELIVERED, sid, due, 0, b"")
+    return _withdrawn(sid, due, b"", new_due)
+
+
+def _withdrawn(sid: int, due: int, delay_id: bytes, new_due: int | None) -> CancelItem:
     if new_due is None:
-        return CancelItem(CANCELLED, named.sid, named.due, 0, delay_id)
-    return CancelItem(MOVED, named.sid, named.due, new_due, delay_id)
+        return CancelItem(CANCELLED, sid, due, 0, delay_id)
+    return CancelItem(MOVED, sid, due, new_due, delay_id)
 
 
 def moved(record: bytes, due: int) -> bytes:
@@ -99,6 +112,10 @@ class BatchOutcome:
         self._items: list[CancelItem] = []
         self._done: dict[bytes, int] = {}
         """Delay ids that a cancel before was about, and where in `_added` the message is; -1: nowhere."""
+        self._numbers: dict[bytes, list[int]] = {}
+        """Which records of the batch have a delay id, in order."""
+        for number, name in opened.names.items():
+            self._numbers.setdefault(name, []).append(number)
         for cancel in opened.cancels:
             self._cancel(cancel)
         self._obey_remembered()
@@ -115,11 +132,11 @@ class BatchOutcome:
         return b"".join(kept + self._added)
 
     def _cancel(self, cancel: Cancel) -> None:
-        names, delay_id = self._opened.names, cancel.delay_id
-        before = [i for i, name in names.items() if name == delay_id and i < cancel.behind]
+        numbers = self._numbers.get(cancel.delay_id, [])
+        before = bisect_left(numbers, cancel.behind)
         if before:
-            self._cancel_in_batch(cancel, before[-1])
-        elif delay_id in self._done:
+            self._cancel_in_batch(cancel, numbers[before - 1])
+        elif cancel.delay_id in self._done:
             self._cancel_again(cancel)
         else:
             self._cancel_parked(cancel)
@@ -158,7 +175,7 @@ class BatchOutcome:
         if item.outcome == MOVED and target.record is not None:
             self._done[delay_id] = len(self._added)
             self._added.append(moved(target.record, item.until))
-        if item.outcome == CANCELLED and delay_id in self._opened.names.values():
+        if item.outcome == CANCELLED and delay_id in self._numbers:
             item = item._replace(
                 delay_id=b""
             )  # the name is that of a record behind it in the batch
