@@ -123,9 +123,12 @@ class Inquiry:
         self, subject_id: int | None, due_from: int, due_to: int, after: Cursor
     ) -> _Asked:
         """The lock is held."""
-        schedule = self._schedule
-        if schedule.recent_bytes > _READ_RECENT:
+        if self._schedule.recent_bytes > _READ_RECENT:
             await self._loader.fill_locked()
+        return self._asked(subject_id, due_from, due_to, after)
+
+    def _asked(self, subject_id: int | None, due_from: int, due_to: int, after: Cursor) -> _Asked:
+        schedule = self._schedule
         passed = max((after.due, after.sid), schedule.delivered_until)
         return _Asked(
             subject_id,
@@ -138,6 +141,10 @@ class Inquiry:
             set(schedule.done),
             {tombstone.sid for tombstone in schedule.tombstones},
         )
+
+    def count_blocking(self, subject_id: int) -> int:
+        """All that is pending of a subject, counted, while nothing else runs."""
+        return self._count(self._asked(subject_id, 0, EVER, Cursor(-1, -1)))
 
     def _is_live(self, subject_id: int) -> bool:
         return subject_id in self._log.subjects.by_id

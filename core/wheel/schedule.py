@@ -379,7 +379,8 @@ class Schedule:
             due, sid = entry[0], entry[1]
             if sid in done:
                 done.discard(sid)
-                self.tombstones.append(Tombstone(due, sid, entry[4]))
+                if (due, sid) > until:
+                    self.tombstones.append(Tombstone(due, sid, entry[4]))
             elif (due, sid) > until and sid < mark and sid not in struck and sid not in refiled:
                 kept.append(entry)
         if len(kept) * ENTRY.size != len(table):

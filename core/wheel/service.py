@@ -26,7 +26,7 @@ from pathlib import Path
 
 import trio
 
-from core.errors import KumquatError
+from core.errors import KumquatError, StartError
 from core.logs.files import Files
 from core.logs.options import LogOptions
 from core.logs.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED, CancelItem
@@ -40,6 +40,7 @@ from core.wheel.inquiry import Cursor, Inquiry, Page, Pending, parse
 from core.wheel.lateness import Lateness
 from core.wheel.loader import Loader
 from core.wheel.outcomes import Moment
+from core.wheel.refill import refill
 from core.wheel.schedule import Schedule
 from core.wheel.shelf import Shelf
 
@@ -188,6 +189,12 @@ class DelayService:
             _STATUS[item.outcome], item.until if item.outcome == MOVED else item.due, item.sid
         )
 
+    def recount(self) -> None:
+        """Blocks: how much is pending, counted anew, since some of it was lost."""
+        schedule = self._schedule
+        counts = {sid: self._inquiry.count_blocking(sid) for sid in schedule.pending}
+        schedule.pending = {sid: count for sid, count in counts.items() if count > 0}
+
     def statistics(self) -> DelayStatistics:
         schedule, counters = self._schedule, self._schedule.counters
         return DelayStatistics(
@@ -233,4 +240,12 @@ def open_with_delay(
         raise
     [(schedule, shelf)] = opened
     schedule.end_replay()
-    return message_log, DelayService(message_log, schedule, shelf, delay_options, now_ms)
+    try:
+        lost_some = refill(shelf, message_log.log, schedule)
+    except OSError as error:
+        shelf.close()
+        raise StartError(f"lost schedule files cannot be made anew: {error}") from error
+    service = DelayService(message_log, schedule, shelf, delay_options, now_ms)
+    if lost_some:
+        service.recount()
+    return message_log, service

@@ -76,6 +76,15 @@ class Shelf:
             self._open(file)
             self.current = [*self.current, file]
 
+    def settle(self, made: Sequence[ScheduleFile]) -> None:
+        """Blocks: what was lost is made anew, or given up; the manifest no longer names it."""
+        current = sorted([*self.current, *made], key=lambda file: file.stretch)
+        manifest = replace(self.manifest, files=[Listed.of(file) for file in current])
+        manifests.save(self.files, self.directory, manifest)
+        self.manifest, self.current, self.lost = manifest, current, []
+        for file in made:
+            self._open(file)
+
     def plan(self, delivered_until: int) -> list[ScheduleFile]:
         """Blocks: which files should be merged now."""
         files = list(self.current)

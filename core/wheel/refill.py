@@ -1,0 +1,120 @@
+"""Schedule files that are missing or damaged at a start are made anew from the log, while the log has them.
+
+The frames of the lost stretch are applied to a schedule of their own, as they were when they were new, and
+filled from there; so the same code decides what belongs in. Two things are known only from later frames, up
+to where the manifest ends, and are looked for there: what was delivered since stays out, and what this
+stretch delivered of older files goes into `done`, since the tombstones for it may be lost with the file.
+
+If the log no longer has the stretch, its messages are lost for good; the log of the broker says how many.
+
+All of it blocks: it is done before the broker serves. Memory is bounded by one fill, and by the schedule
+ids that were delivered since the stretch began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from core.logs.format import DELAYED, DELIVERED, PARKED, FrameHeader
+from core.logs.log import MessageLog
+from core.logs.parked import schedule_ids_of
+from core.logs.scan import Frames, payload_damage
+from core.wheel.bodies import LogBodies
+from core.wheel.fill import names_of, parked_of
+from core.wheel.manifest import Lost
+from core.wheel.schedule import Schedule
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_writer import write_schedule_file
+from core.wheel.shelf import Shelf
+
+log = logging.getLogger("kumquat.delay")
+
+MOST_BYTES = 64 << 20
+"""The most that one of the new files is made of."""
+
+Frame = tuple[FrameHeader, bytes]
+
+
+def refill(shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> bool:
+    """Make anew what can be; gives whether messages are lost for good. OSError: nothing has changed."""
+    lost_some = False
+    made: list[ScheduleFile] = []
+    for lost in shelf.lost:
+        begin, end = lost.listed.stretch
+        if message_log.state.segments[0].base > begin:
+            lost_some = True
+            log.critical(
+                "%s. The message log no longer holds that part: these messages are lost",
+                lost.reason,
+            )
+            continue
+        files = _Refill(shelf, message_log, schedule).make(lost)
+        made += files
+        found = sum(file.entry_count for file in files)
+        log.warning("positions %d to %d are filled anew: %d messages", begin, end, found)
+    if shelf.lost:
+        shelf.settle(made)
+    return lost_some
+
+
+class _Refill:
+    def __init__(self, shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> None:
+        self._shelf = shelf
+        self._log = message_log
+        self._schedule = schedule
+        self._read = LogBodies(message_log).payload
+        self._live: Callable[[int], bool] = message_log.state.subjects.by_id.__contains__
+
+    def make(self, lost: Lost) -> list[ScheduleFile]:
+        begin, end = lost.listed.stretch
+        delivered: set[int] = set()
+        for header, payload in self._frames(begin, self._schedule.filled):
+            if header.kind == DELIVERED:
+                delivered.update(schedule_ids_of(payload))
+        scratch = Schedule(begin, self._schedule.delivered_until, {}, {}, set())
+        made: list[ScheduleFile] = []
+        for header, payload in self._frames(begin, end):
+            scratch.apply(header.kind, header.subject_id, header.position, payload)
+            if header.kind == PARKED and scratch.recent_bytes >= MOST_BYTES:
+                made.append(self._write(scratch, header.end, delivered))
+        made.append(self._write(scratch, end, delivered))
+        self._schedule.done |= {sid for sid in delivered if sid < begin}
+        return made
+
+    def _write(self, scratch: Schedule, end: int, delivered: set[int]) -> ScheduleFile:
+        fill = scratch.begin_fill(end)
+        fill.gone |= delivered
+        parked = list(parked_of(fill, self._read, self._live))
+        shelf, stretch = self._shelf, (fill.start, end)
+        file = write_schedule_file(
+            shelf.files, shelf.directory, stretch, parked, fill.tombstones, names_of(fill)
+        )
+        scratch.finish_fill(fill)
+        return file
+
+    def _frames(self, begin: int, end: int) -> Iterator[Frame]:
+        """The frames of delayed messages from `begin`, where one starts, to `end`."""
+        for segment in self._log.state.segments:
+            position, until = max(begin, segment.base), min(end, segment.end)
+            if position >= until:
+                continue
+            with Frames(self._log.files, segment) as frames:
+                while position < until:
+                    header = frames.header_at(position)
+                    if isinstance(header, str):
+                        log.error(
+                            "%s: position %d: %s; filled up to there",
+                            segment.path,
+                            position,
+                            header,
+                        )
+                        break
+                    if header.kind in DELAYED:
+                        payload = frames.payload_of(header)
+                        damage = payload_damage(header, payload)
+                        if damage is None:
+                            yield header, bytes(payload)
+                        else:
+                            log.error("%s: position %d: %s", segment.path, position, damage)
+                    position = header.end
