@@ -43,7 +43,7 @@ AHEAD_BYTES = 64 << 20
 """How much is read ahead."""
 AT_HAND = 65_536
 """How many slots are taken from the wheel ahead of their delivery."""
-CHUNK = 2_048
+CHUNK = 1_024
 """How many messages are delivered in one go: a few milliseconds of work."""
 CHUNK_BYTES = 2 << 20
 APART_MS = 2

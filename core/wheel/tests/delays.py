@@ -98,7 +98,6 @@ class Broker:
     log: MessageService
     delay: DelayService
     clock: Clock
-    kill: Callable[[], None]
 
     def subject(self, name: str) -> Subject:
         found = self.log.subjects.by_name.get(name)
@@ -142,7 +141,7 @@ class Broker:
 async def running(
     disk: Disk, delay: DelayOptions | None = None, **options: int
 ) -> AsyncIterator[Broker]:
-    """Stops cleanly at the end, unless it was killed before."""
+    """Stops cleanly at the end."""
     options.setdefault("reserve_bytes", 64 << 10)
     log_options = LogOptions(directory=disk.directory, **options)
     message_log, delay_service = open_with_delay(
@@ -160,8 +159,7 @@ async def running(
         try:
             async with trio.open_nursery() as inner:
                 await inner.start(delay_service.run)
-                kill = inner.cancel_scope.cancel
-                yield Broker(message_log, delay_service, disk.clock, kill)
+                yield Broker(message_log, delay_service, disk.clock)
                 inner.cancel_scope.cancel()
         finally:
             _running.remove(message_log)

@@ -128,7 +128,7 @@ def test_an_hour_with_more_than_a_slice_is_loaded_in_slices(
             most = 0
             while broker.delay.statistics().pending:
                 most = max(most, broker.delay.statistics().loaded)
-                await broker.log.wait_for_data([broker.subject("s")], trio.current_time() + 0.1)
+                await broker.log.wait_for_data([broker.subject("s")], trio.current_time() + 0.5)
             assert 0 < most <= 3 * 50
             records = await broker.wait_for("s", 500)
             assert [due_of(record) for record in records] == sorted(dues)
