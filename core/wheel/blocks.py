@@ -143,7 +143,7 @@ class Section:
         return self.items(i, 1)
 
     def items(self, first: int, count: int) -> bytes:
-        """`count` items from the one with number `first` on."""
+        """`count` items from the one with number `first` on. Of more than two blocks none is kept."""
         if not count:
             return b""
         size, per = self.item_size, self._per_block
@@ -156,14 +156,11 @@ class Section:
         return data[begin : begin + count * size]
 
     def chunks(self, first: int, end: int) -> Iterator[bytes]:
-        """The items from `first` to `end`, many at a time; nothing of it is kept."""
+        """The items from `first` to `end`, many at a time."""
         step = READ_AT_ONCE * self._per_block
         while first < end:
             until = min(end, (first // step + 1) * step)
-            low, high = first // self._per_block, (until - 1) // self._per_block
-            data = self._read(low, high + 1)
-            begin = (first - low * self._per_block) * self.item_size
-            yield data[begin : begin + (until - first) * self.item_size]
+            yield self.items(first, until - first)
             first = until
 
     def check(self) -> None:
