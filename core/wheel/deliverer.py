@@ -41,6 +41,8 @@ log = logging.getLogger("kumquat.delay")
 
 AHEAD_BYTES = 64 << 20
 """How much is read ahead."""
+READ_MS = NOTCH_MS // 2
+"""How long before its time a record is read at the latest."""
 AT_HAND = 65_536
 """How many slots are taken from the wheel ahead of their delivery."""
 CHUNK = 1_024
@@ -90,7 +92,7 @@ class Deliverer:
 
     def nudge(self, due: int) -> None:
         """Something that is due then has come into the wheel, or the wheel has been loaded further."""
-        if due < self._wakes_at:
+        if due - READ_MS < self._wakes_at:
             self._wake.set()
 
     async def run(self) -> None:
@@ -122,7 +124,7 @@ class Deliverer:
         next_due = self._slots[0].due if self._slots else _FOREVER
         in_wheel = self._wheel.next_due()
         if in_wheel is not None and in_wheel < self._schedule.loaded_until:
-            next_due = min(next_due, in_wheel)
+            next_due = min(next_due, in_wheel - READ_MS)
         wait = min(max(next_due - now, APART_MS), NOTCH_MS)
         self._wake = trio.Event()
         self._wakes_at = now + wait
@@ -137,7 +139,7 @@ class Deliverer:
         delivered before what is at hand."""
         wheel, now = self._wheel, self._now_ms()
         next_due = wheel.next_due()
-        if next_due is None or next_due > now + NOTCH_MS // 2:
+        if next_due is None or next_due > now + READ_MS:
             return
         until = min(now + NOTCH_MS, self._schedule.loaded_until)
         while wheel.unfold(until):

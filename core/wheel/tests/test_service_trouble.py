@@ -137,6 +137,24 @@ def test_a_damaged_record_is_given_up_loudly_and_the_others_come(
     run(story)
 
 
+def test_a_record_that_rots_in_the_log_is_given_up_loudly_and_the_others_come(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with running(disk) as broker:
+            await broker.park("s", *(later(b"value-%d" % i, 20_000) for i in range(3)))
+            path = broker.log.log.state.active.path
+            content = disk.files.content(path)
+            disk.files.damage(path, content.replace(b"value-1", b"valuE-1"))
+            records = await broker.wait_for("s", 2)
+            assert [record.value for record in records] == [b"value-0", b"value-2"]
+            statistics = broker.delay.statistics()
+            assert (statistics.pending, statistics.damaged, statistics.delivered) == (0, 1, 2)
+            assert "is lost" in caplog.text
+
+    run(story)
+
+
 def test_deliveries_wait_while_too_much_is_unsynced(disk: Disk) -> None:
     async def story() -> None:
         async with running(disk, unsynced_max_bytes=2_000) as broker:
