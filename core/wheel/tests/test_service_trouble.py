@@ -155,6 +155,30 @@ def test_a_record_that_rots_in_the_log_is_given_up_loudly_and_the_others_come(
     run(story)
 
 
+def test_what_is_parked_outlives_the_segments_of_the_log_that_held_it(disk: Disk) -> None:
+    async def story() -> None:
+        async with running(disk, segment_bytes=4_000, retention_ms=60_000) as broker:
+            dues = [30 * 60_000, 9 * HOUR]
+            await broker.park("s", *(later(b"%d" % due, due) for due in dues))
+            for _ in range(10):
+                await broker.park("other", plain(bytes(1_000)))
+                await trio.sleep(2)
+            first = broker.log.log.state.segments[0]
+            disk.clock.jump(120_000)
+            await broker.log.apply_retention()
+            assert first in broker.log.log.state.segments, "the wheel points into it"
+            disk.clock.jump(dues[0])
+            await broker.wait_for("s", 1)
+            await broker.log.apply_retention()
+            assert first not in broker.log.log.state.segments
+            disk.clock.jump(dues[1])
+            await broker.wait_until_idle()
+            found = [record.value for record in await broker.messages("s")]
+            assert b"%d" % dues[1] in found
+
+    run(story)
+
+
 def test_deliveries_wait_while_too_much_is_unsynced(disk: Disk) -> None:
     async def story() -> None:
         async with running(disk, unsynced_max_bytes=2_000) as broker:
