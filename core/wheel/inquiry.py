@@ -76,8 +76,10 @@ class _Asked(NamedTuple):
     subject_id: int | None
     due_from: int
     due_to: int
+    cursor: Key
+    """All up to this one was on an earlier page."""
     after: Key
-    """All up to this one is left out: delivered, or on an earlier page."""
+    """All that is filed up to this one is left out: delivered, or on an earlier page."""
     files: list[ScheduleFile]
     frames: list[int]
     gone: set[int]
@@ -129,12 +131,13 @@ class Inquiry:
 
     def _asked(self, subject_id: int | None, due_from: int, due_to: int, after: Cursor) -> _Asked:
         schedule = self._schedule
-        passed = max((after.due, after.sid), schedule.delivered_until)
+        cursor = (after.due, after.sid)
         return _Asked(
             subject_id,
             max(0, due_from, after.due),
             min(due_to, EVER),
-            passed,
+            cursor,
+            max(cursor, schedule.delivered_until),
             self._shelf.current,
             schedule.recent.tolist(),
             set(schedule.gone),
@@ -197,7 +200,8 @@ class Inquiry:
                     yield slot
 
     def _rows(self, file: ScheduleFile, asked: _Asked) -> Iterator[tuple[Row, ScheduleFile]]:
-        hours = hour_of(asked.due_from), hour_of(asked.due_to - 1) + 1
+        begin = max(asked.due_from, asked.after[0])
+        hours = hour_of(begin), hour_of(asked.due_to - 1) + 1
         if asked.subject_id is None:
             rows = file.rows(MESSAGE, *hours)
         else:
@@ -206,7 +210,8 @@ class Inquiry:
 
     def _slots(self, file: ScheduleFile, row: Row, asked: _Asked) -> Iterator[Slot]:
         """The entries of a row from `due_from` on, read piece by piece."""
-        begin, number = max(asked.due_from, row.hour * HOUR_MS), self._shelf.number_of(file)
+        begin = max(asked.due_from, asked.after[0], row.hour * HOUR_MS)
+        number = self._shelf.number_of(file)
         at = row.first + file.count(row.subject_id, row.hour * HOUR_MS, begin)
         end = row.first + row.entries
         while at < end:
@@ -237,7 +242,7 @@ class Inquiry:
                     if (
                         asked.due_from <= due < asked.due_to
                         and sid not in asked.gone
-                        and (due, sid) > asked.after
+                        and (due, sid) > asked.cursor
                     ):
                         found.append(Slot(due, sid, 0, head.length, subject_id, LOG))
         return sorted(found)
