@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from core.errors import InvalidRecord, StorageError
+from core.logs.parked import RECORD_HEAD_SIZE
 from core.logs.tests.power import Fault
 from core.wheel.tests.delays import (
     HOUR,
@@ -151,6 +152,28 @@ def test_a_record_that_rots_in_the_log_is_given_up_loudly_and_the_others_come(
             statistics = broker.delay.statistics()
             assert (statistics.pending, statistics.damaged, statistics.delivered) == (0, 1, 2)
             assert "is lost" in caplog.text
+
+    run(story)
+
+
+def test_a_frame_whose_records_cannot_be_told_apart_is_filed_up_to_there(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with running(disk) as broker:
+            await broker.park("s", *(later(b"value-%d" % i, 5 * HOUR) for i in range(3)))
+            path = broker.log.log.state.active.path
+            content = bytearray(disk.files.content(path))
+            begin = content.index(b"value-1") - len(b"_key_") - RECORD_HEAD_SIZE
+            content[begin : begin + 4] = bytes(4)
+            disk.files.damage(path, bytes(content))
+            page = await broker.delay.list(None, 0, 1 << 60, None, 10)
+            assert len(page.items) == 1
+        assert "from position" in caplog.text
+        disk.clock.jump(5 * HOUR)
+        async with running(disk) as broker:
+            [record] = await broker.wait_for("s", 1)
+            assert record.value == b"value-0"
 
     run(story)
 
