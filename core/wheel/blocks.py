@@ -139,6 +139,10 @@ class Section:
     def end(self) -> int:
         return self.offset + self.count * self.item_size
 
+    def block_end(self, i: int) -> int:
+        """Where the block ends that an item lies in."""
+        return (i // self._per_block + 1) * self._per_block
+
     def item(self, i: int) -> bytes:
         return self.items(i, 1)
 

@@ -24,12 +24,14 @@ from core.errors import KumquatError
 from core.logs.service import MessageService
 from core.wheel.bodies import LogBodies
 from core.wheel.schedule import Schedule
+from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
     ENTRY_SIZE,
     HOUR_MS,
     MESSAGE,
     TOMBSTONE,
+    Row,
     ScheduleDamaged,
     hour_of,
 )
@@ -147,7 +149,7 @@ class Loader:
         first = max(begin, min(first, end - 1))
 
         def entries_within(length: int) -> int:
-            return sum(file.count(None, begin, first + length) for file in files)
+            return sum(_count(file, begin, first + length) for file in files)
 
         if entries_within(end - first) <= SLICE:
             return end
@@ -161,22 +163,28 @@ class Loader:
         for file in self._shelf.current:
             number, hours = self._shelf.number_of(file), (hour_of(begin), hour_of(end - 1) + 1)
             for row in file.rows(TOMBSTONE, *hours):
-                table = file.entries(row, begin, end)
+                table = self._entries(file, row, begin, end)
                 struck.update(entry[1] for entry in ENTRY.iter_unpack(table))
             for row in file.rows(MESSAGE, *hours):
                 if live(row.subject_id):
-                    try:
-                        table = file.entries(row, begin, end)
-                    except ScheduleDamaged as damage:
-                        self._lost(damage, row.entries)
-                        continue
+                    table = self._entries(file, row, begin, end)
                     for at in range(0, len(table), ADMIT * ENTRY_SIZE):
                         tables.append((number, table[at : at + ADMIT * ENTRY_SIZE]))
         return tables, struck
 
-    def _lost(self, damage: ScheduleDamaged, messages: int) -> None:
-        self._schedule.counters.damaged += messages
-        log.error("up to %d messages for later are lost: %s", messages, damage)
+    def _entries(self, file: ScheduleFile, row: Row, begin: int, end: int) -> bytes:
+        """Without those that lie in a damaged part of the table: they are lost, loudly."""
+        try:
+            return file.entries(row, begin, end)
+        except ScheduleDamaged:
+            table, damages, lost = file.salvage(row, begin, end)
+        what = "messages for later"
+        if row.kind == MESSAGE:
+            self._schedule.counters.damaged += lost
+        else:
+            what = "cancels of messages for later"
+        log.error("up to %d %s are lost: %s", lost, what, "; ".join(map(str, damages)))
+        return table
 
     def _live(self, subject_id: int) -> bool:
         return subject_id in self._log.subjects.by_id
@@ -255,3 +263,11 @@ class Loader:
         if self.failing is not None:
             self.failing = None
             log.warning("the schedule is kept again")
+
+
+def _count(file: ScheduleFile, begin: int, end: int) -> int:
+    """Entries due in [begin, end); those of whole hours where a table is damaged."""
+    try:
+        return file.count(None, begin, end)
+    except ScheduleDamaged:
+        return file.count(None, begin // HOUR_MS * HOUR_MS, -(-end // HOUR_MS) * HOUR_MS)

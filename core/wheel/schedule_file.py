@@ -171,6 +171,28 @@ class ScheduleFile:
         low, high = self._bisect(row, due_from), self._bisect(row, due_to)
         return self._tables.items(low, high - low) if low < high else b""
 
+    def salvage(
+        self, row: Row, due_from: int, due_to: int
+    ) -> tuple[bytes, list[ScheduleDamaged], int]:
+        """What `entries` would give, without the blocks that are damaged; the damage, and how many entries
+        of the row are in these blocks."""
+        entries: list[bytes] = []
+        damages: list[ScheduleDamaged] = []
+        lost, at, end = 0, row.first, row.first + row.entries
+        while at < end:
+            until = min(end, self._tables.block_end(at))
+            try:
+                table = self._tables.items(at, until - at)
+            except ScheduleDamaged as damage:
+                damages.append(damage)
+                lost += until - at
+            else:
+                each = (table[i : i + ENTRY_SIZE] for i in range(0, len(table), ENTRY_SIZE))
+                low, high = DUE.pack(max(0, due_from)), DUE.pack(max(0, due_to))
+                entries += [entry for entry in each if low <= entry[: DUE.size] < high]
+            at = until
+        return b"".join(entries), damages, lost
+
     def table(self, first: int, count: int) -> bytes:
         """Entries by their number, as Row.first has it."""
         return self._tables.items(first, count)

@@ -1,0 +1,100 @@
+"""A damaged table of a schedule file costs what its block held, loudly; all else is delivered."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from core.wheel.schedule_file import ScheduleFile
+from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, MESSAGE, TOMBSTONE
+from core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
+from core.wheel.tests.schedules import EVER, NOON, Fill, fake_files, parked, small_blocks
+
+PER_BLOCK = 128 // ENTRY_SIZE
+
+
+def spoil_table(disk: Disk, kind: int) -> None:
+    """One bit in the first entry of each file that has such a table."""
+    for name in disk.files.listdir(disk.schedule):
+        if name.endswith(".schedule"):
+            path = disk.schedule / name
+            footer = ScheduleFile(disk.files, path).footer
+            count = footer.parked if kind == MESSAGE else footer.tombstones
+            first = footer.records + (0 if kind == MESSAGE else footer.parked * ENTRY_SIZE)
+            if count:
+                flip(disk, path, first + 5)
+
+
+def flip(disk: Disk, path: Path, at: int) -> None:
+    content = bytearray(disk.files.content(path))
+    content[at] ^= 1
+    disk.files.damage(path, bytes(content))
+
+
+def test_only_the_entries_of_the_damaged_block_are_lost() -> None:
+    fill = Fill((0, 100), [parked(NOON + i, i) for i in range(11)])
+    with small_blocks():
+        files = fake_files()
+        file = fill.write(files)
+        content = files.content(file.path)
+        [row] = file.rows(MESSAGE)
+        for i in range(11):
+            at_byte = file.footer.records + i * ENTRY_SIZE + i
+            files.damage(
+                file.path,
+                content[:at_byte] + bytes([content[at_byte] ^ 4]) + content[at_byte + 1 :],
+            )
+            table, [damage], lost = ScheduleFile(files, file.path).salvage(row, NOON + 1, NOON + 9)
+            block = i // PER_BLOCK
+            assert f"tables, block {block}" in str(damage)
+            expected = [k for k in range(1, 9) if k // PER_BLOCK != block]
+            assert [entry[1] for entry in ENTRY.iter_unpack(table)] == expected
+            assert lost == min(PER_BLOCK, 11 - block * PER_BLOCK)
+    files.damage(file.path, content)
+    assert file.salvage(row, 0, EVER) == (file.entries(row, 0, EVER), [], 0)
+
+
+def test_the_others_are_delivered(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        with small_blocks():
+            async with running(disk) as broker:
+                due = START + 3 * HOUR
+                await broker.park("s", *(at(b"%d" % i, due + i) for i in range(10)))
+            spoil_table(disk, MESSAGE)
+            disk.clock.jump(2 * HOUR)
+            async with running(disk) as broker:
+                disk.clock.jump(HOUR)
+                await broker.park("s", later(b"fresh", 2_000))
+                records = await broker.wait_for("s", 7)
+                values = [record.value for record in records]
+                assert values == [*(b"%d" % i for i in range(4, 10)), b"fresh"]
+                await trio.sleep(5)
+                statistics = broker.delay.statistics()
+                assert (statistics.damaged, statistics.failing) == (4, None)
+            assert "up to 4 messages for later are lost" in caplog.text
+
+    run(story)
+
+
+def test_a_damaged_tombstone_does_not_hold_up_the_others(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it had cancelled comes, and the log says that a cancel is lost."""
+
+    async def story() -> None:
+        due = START + 3 * HOUR
+        async with running(disk) as broker:
+            await broker.park("s", at(b"a", due, b"a"), at(b"b", due))
+        async with running(disk) as broker:
+            await broker.park("s", cancel(b"a"))
+        async with running(disk):
+            pass
+        spoil_table(disk, TOMBSTONE)
+        disk.clock.jump(3 * HOUR)
+        async with running(disk) as broker:
+            await broker.park("s", later(b"fresh", 2_000))
+            values = [record.value for record in await broker.wait_for("s", 3)]
+            assert values == [b"a", b"b", b"fresh"]
+        assert "up to 1 cancels of messages for later are lost" in caplog.text
+
+    run(story)
