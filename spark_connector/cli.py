@@ -26,7 +26,7 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from spark_connector.errors import ConnectorError, clear_errors
@@ -36,7 +36,7 @@ from spark_connector.pipelines.summary import Progress, Summary
 from spark_connector.session import spark_session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import FrameType
 
     from pyspark.sql import SparkSession
@@ -77,9 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     _quiet_clients()
     args.progress = Progress(sys.stderr)
-    signal.signal(signal.SIGTERM, _terminate)
     try:
-        summary = run(args)
+        with _sigterm_interrupts():
+            summary = run(args)
         print(summary.text(), flush=True)
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -163,8 +163,16 @@ def _quiet_clients() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise _Terminated
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _refuse(reason: str) -> int:

@@ -34,7 +34,7 @@ from spark_connector.errors import ConnectorError, clear_errors
 from spark_connector.offsets import check_subjects, earliest, latest
 from spark_connector.pipelines.copies import Copier
 from spark_connector.pipelines.dedupe_books import NO_CLOCK, Books, Pending, Rule
-from spark_connector.pipelines.identity import ID_HEADER, add_identity, identity
+from spark_connector.pipelines.identity import ID_HEADER, add_identity, check_way, identity
 from spark_connector.pipelines.neighbours import with_highest
 from spark_connector.pipelines.sources import add_broker
 from spark_connector.pipelines.summary import SILENT, Progress, Summary, count, duration
@@ -228,7 +228,7 @@ def _check(bootstrap: str, rule: Rule) -> None:
         raise ConnectorError("source and target are the same subject: name another target")
     if rule.window_ms <= 0:
         raise ConnectorError("the window is longer than nothing: --window 1h, for instance")
-    identity(rule.by, rule.id_header)
+    check_way(rule.by)
     check_subjects(bootstrap, [rule.source, rule.target])
 
 

@@ -30,8 +30,7 @@ _KINDS = {"i": "id", "k": "key", "p": "place"}
 
 def identity(by: str = "id", id_header: str = ID_HEADER) -> Column:
     """Binary; of rows as Spark's Kafka source has them."""
-    if by not in WAYS:
-        raise ConnectorError(f"a message is known by {', '.join(WAYS)}, not by {by!r}")
+    check_way(by)
     origin = sql.concat_ws("/", "topic", sql.col("offset").cast("string"))
     place = sql.coalesce(header_bytes(ORIGIN), origin.cast("binary"))
     known = [_marked("p", place)]
@@ -40,6 +39,12 @@ def identity(by: str = "id", id_header: str = ID_HEADER) -> Column:
     if by in ("id", "header"):
         known.insert(0, _marked("i", header_bytes(id_header)))
     return sql.coalesce(*known)
+
+
+def check_way(by: str) -> None:
+    """Also before there is a Spark."""
+    if by not in WAYS:
+        raise ConnectorError(f"a message is known by {', '.join(WAYS)}, not by {by!r}")
 
 
 def is_unique(column: Column) -> Column:

@@ -159,7 +159,7 @@ def _time_labels(axis: TimeAxis) -> str:
     parts = []
     for ms, text in axis.ticks():
         x = axis.x(ms)
-        anchor = "start" if x < LEFT + 20 else "end" if x > WIDTH - RIGHT - 20 else "middle"
+        anchor = "end" if x > WIDTH - RIGHT - 20 else "middle"
         parts.append(
             f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{_floor()}" y2="{_floor() + 4}"/>'
         )

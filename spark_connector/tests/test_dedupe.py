@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 WINDOW = timedelta(seconds=60)
 NOW = int(time.time() * 1000)
-DEADLINE = 240.0
+DEADLINE = 600.0
 RULE = Rule("in", "out", 1000, "id", "message-id")
 
 Message = tuple[int, int]
