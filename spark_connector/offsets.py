@@ -71,6 +71,14 @@ def check_subjects(bootstrap: str, subjects: Iterable[str]) -> None:
         _partitions(admin, bootstrap, subjects)
 
 
+def identities(bootstrap: str, subjects: Iterable[str]) -> dict[str, str]:
+    """Each subject's own id, which another of the same name, made later, does not have."""
+    with _admin(bootstrap) as admin:
+        wanted = _partitions(admin, bootstrap, subjects)
+        described = admin.describe_topics(list(wanted)) if wanted else []
+    return {each["name"]: str(each["topic_id"]) for each in described}
+
+
 def existing_subjects(bootstrap: str) -> list[str]:
     """The names of all subjects."""
     with _admin(bootstrap) as admin:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from spark_connector.errors import ConnectorError
-from spark_connector.offsets import earliest, latest
+from spark_connector.offsets import check_subjects, earliest, identities, latest
 from spark_connector.pipelines.archive_compaction import compact
 from spark_connector.pipelines.archive_format import (
     COMMITS,
@@ -110,9 +110,7 @@ def archive(
 ) -> Archived:
     """Archives what the subjects have now and the archive has not."""
     names = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
-    place = _local(folder)
-    if not names:
-        raise ConnectorError("name a subject to archive")
+    place = _checked(bootstrap, names, folder)
     ends = latest(bootstrap, names)
     (place / COMMITS).mkdir(parents=True, exist_ok=True)
     with locked(spark, place / LOCK):
@@ -176,9 +174,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
+def check(args: argparse.Namespace) -> None:
+    """What can be seen to be wrong before Spark starts."""
     if args.file_mb < 1:
         raise ConnectorError(f"--file-mb is at least 1, not {args.file_mb}")
+    _checked(args.bootstrap, args.subjects, args.to)
+
+
+def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
     return archive(
         spark,
         args.bootstrap,
@@ -205,6 +208,7 @@ class _Run:
         self.done.leftovers = len(remove_leftovers(self.folder, self.state, _now_ms()))
 
     def catch_up(self, ends: Offsets, file_bytes: int, progress: Progress) -> None:
+        self.ids = identities(self.bootstrap, ends)
         starts, lost = self._starts(ends)
         total = sum(ends[name] - start for name, start in starts.items())
         while lost or any(start < ends[name] for name, start in starts.items()):
@@ -226,9 +230,9 @@ class _Run:
         kept = earliest(self.bootstrap, ends)
         starts = {name: self.state.next.get(name, kept[name]) for name in ends}
         for name, start in starts.items():
-            if start > ends[name]:
+            if start > ends[name] or self.state.ids.get(name, self.ids[name]) != self.ids[name]:
                 raise ConnectorError(
-                    f"{name} ends at {ends[name]}, but the archive has it up to {start}: it was "
+                    f"{name} is not the subject that the archive has up to {start:,}: it was "
                     "deleted and made anew; archive it into another folder"
                 )
         gone = {name: min(kept[name], end) for name, end in ends.items()}
@@ -246,7 +250,8 @@ class _Run:
         number = self.state.number + 1
         files = write_files(self._rows(ranges, offsets), self.folder, number) if ranges else []
         gone = {name: [range_] for name, range_ in lost.items()}
-        commit = Commit(number, _now_ms(), ranges, gone, files)
+        ids = {name: self.ids[name] for name in ranges}
+        commit = Commit(number, _now_ms(), ranges, gone, files, ids=ids)
         write_commit(self.folder, self.state, commit)
         octets = sum(file.bytes for file in files)
         self.done.batches += 1
@@ -310,6 +315,15 @@ def _as_messages(rows: DataFrame, ranges: dict[str, Range] | None) -> DataFrame:
 
 def _meets(one: Range | None, other: Range) -> bool:
     return one is not None and one[0] < other[1] and other[0] < one[1]
+
+
+def _checked(bootstrap: str, subjects: Sequence[str], folder: Path | str) -> Path:
+    place = _local(folder)
+    if not subjects:
+        raise ConnectorError("name a subject to archive")
+    check_subjects(bootstrap, subjects)
+    load(place)
+    return place
 
 
 def _local(folder: Path | str) -> Path:

@@ -13,12 +13,13 @@ rename. What a crash leaves is in no commit; the next run removes it.
     {"version": 1, "number": 7, "at_ms": 1794808845375,
      "ranges": {"orders": [1000, 2000]}, "lost": {"orders": [[900, 1000]]},
      "add": [{"path": "subject=orders/…", "rows": 998, "bytes": 51234, "first": 1000, "last": 1999}],
-     "remove": []}
+     "remove": [], "ids": {"orders": "b1c9…"}}
 
 A range is half open and begins where the archive of that subject ended: at the end of the range before,
 or of what was lost (deleted by retention before it was archived). `rows` may be fewer than the range
-is wide, since offsets have holes. A compaction has no ranges: it adds files that hold the rows of
-those it removes. A removed file stays on disk for KEEP_REMOVED_MS, for readers that chose it before.
+is wide, since offsets have holes. `ids` tells a subject from another of the same name that was made
+later. A compaction has no ranges: it adds files that hold the rows of those it removes. A removed
+file stays on disk for KEEP_REMOVED_MS, for readers that chose it before.
 
 Every SNAPSHOT_EVERY commits their sum is written as a snapshot, and what it sums up is deleted, so
 the folder and the time to open it do not grow with the number of runs. The state changes only in
@@ -81,6 +82,7 @@ class Commit:
     lost: dict[str, list[Range]] = field(default_factory=dict)
     add: list[ArchiveFile] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
+    ids: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -94,6 +96,7 @@ class State:
     removed: dict[str, int] = field(default_factory=dict)
     """Files that a compaction replaced, and when."""
     lost: dict[str, list[Range]] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
     summed_up: int = -1
     """The commit up to which there is a snapshot."""
 
@@ -109,10 +112,16 @@ class State:
                 self.lost.setdefault(subject, []).append(lost)
         for subject, range_ in commit.ranges.items():
             self._advance(commit, subject, range_)
+        if unknown := [path for path in commit.remove if path not in self.files]:
+            raise ConnectorError(
+                f"commit {commit.number} of the archive removes {unknown[0]}, which no commit before "
+                "it added: restore it from a backup"
+            )
         for path in commit.remove:
             del self.files[path]
             self.removed[path] = commit.at_ms
         self.files |= {file.path: file for file in commit.add}
+        self.ids |= commit.ids
         self.number = commit.number
 
     def _advance(self, commit: Commit, subject: str, range_: Range) -> None:
@@ -205,6 +214,7 @@ def _commit_of(path: Path) -> Commit:
             {subject: [*map(_range, pairs)] for subject, pairs in content["lost"].items()},
             [ArchiveFile(**file) for file in content["add"]],
             list(content["remove"]),
+            dict(content["ids"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConnectorError(f"{path} is damaged: restore it from a backup ({error!r})") from None
@@ -221,6 +231,7 @@ def _sum_up(folder: Path, state: State) -> None:
         "files": [asdict(file) for file in state.files.values()],
         "removed": state.removed,
         "lost": state.lost,
+        "ids": state.ids,
     }
     write_json(folder / COMMITS / f"{state.number:020}.snapshot.json", content)
     state.summed_up = state.number
@@ -237,6 +248,7 @@ def _snapshot_of(path: Path) -> State:
             {file["path"]: ArchiveFile(**file) for file in content["files"]},
             dict(content["removed"]),
             {subject: [*map(_range, pairs)] for subject, pairs in content["lost"].items()},
+            dict(content["ids"]),
             int(content["number"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -43,6 +43,7 @@ from spark_connector.errors import ConnectorError, clear_errors
 from spark_connector.offsets import earliest, latest
 from spark_connector.pipelines.copy_journal import Journal
 from spark_connector.pipelines.durable import locked
+from spark_connector.pipelines.summary import SILENT, Progress
 from spark_connector.subjects import read_subject
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ ASK_SECONDS = 0.1
 CATCH_UP_MS = 1000
 LARGEST_BYTES = 32 << 20
 """No limit of the producer's own below this: the target's max.message.bytes decides."""
+REPEATED = (
+    "a task failed and Spark repeated it, which would send copies twice: see in Spark's log why it "
+    "failed, and run this again to send what is left"
+)
 _FIRST_ATTEMPT = r"task [0-9]+\.0 in stage [0-9]+\.0 "
 _ROW_IN_TASK = (1 << 33) - 1
 """The part of monotonically_increasing_id() that counts a task's own rows."""
@@ -89,6 +94,7 @@ class Copier:
         *,
         name: str,
         delivery_seconds: int = DELIVERY_SECONDS,
+        progress: Progress = SILENT,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._spark = spark
@@ -97,6 +103,7 @@ class Copier:
         self._folder = folder
         self._name = name
         self._delivery_seconds = delivery_seconds
+        self._progress = progress
         self._sleep = sleep
         self._due_ms = time.time() * 1000
         self._open = ExitStack()
@@ -136,7 +143,7 @@ class Copier:
             return Sent(0)
         again = self._journal.is_begun(batch)
         if again:
-            self._sleep(self._outlived_for())
+            self._wait_for_what_outlived()
         application = self._spark.sparkContext.applicationId
         end = self._journal.begin(batch, application, self._target_end)
         held = self._held(rows.sparkSession, end)
@@ -159,6 +166,10 @@ class Copier:
                 if count:
                     first = ordered.where(_only_first_attempt())
                     self._write(first if rate is None else self._at_rate(first, rate, count))
+        except ConnectorError as error:
+            if REPEATED in str(error):
+                raise ConnectorError(REPEATED) from error
+            raise
         finally:
             ordered.unpersist()
         return count
@@ -210,11 +221,15 @@ class Copier:
     def _target_end(self) -> int:
         return latest(self._bootstrap, [self._target])[self._target]
 
-    def _outlived_for(self) -> float:
-        """How long the batch that broke off may go on sending."""
+    def _wait_for_what_outlived(self) -> None:
+        """Returns when the batch that broke off can send no more."""
         before = self._journal.entry.application
         ended = before.startswith("local-") and before != self._spark.sparkContext.applicationId
-        return WIRE_SECONDS if ended else float(self._delivery_seconds)
+        seconds = WIRE_SECONDS if ended else float(self._delivery_seconds)
+        self._progress(
+            f"going on with a batch that broke off; in {seconds:.0f} s all it sent is there"
+        )
+        self._sleep(seconds)
 
 
 def as_copies(rows: DataFrame, run: str) -> DataFrame:
@@ -252,9 +267,7 @@ def _only_first_attempt() -> Column:
     """Fails a task that Spark runs again. Which attempt it is stands in the name of its thread:
     the one place that an expression can reach without a jar or Python workers."""
     thread = sql.java_method(sql.lit("java.lang.Thread"), sql.lit("currentThread"))
-    refusal = sql.raise_error(
-        sql.lit("Spark repeated a task that had sent copies: run this again, to send what is left")
-    )
+    refusal = sql.raise_error(sql.lit(REPEATED))
     bad = (_row_in_task() == 0) & ~thread.rlike(_FIRST_ATTEMPT)
     return sql.when(bad, refusal.cast("boolean")).otherwise(sql.lit(True))
 

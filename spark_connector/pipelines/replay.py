@@ -91,16 +91,11 @@ def replay(
     progress: Progress = SILENT,
 ) -> Replayed:
     """Counts what is selected; with `send`, sends it, or goes on with it, as run `run`."""
-    if rate is not None and not rate > 0:
-        raise ConnectorError(f"a rate is more than 0 messages a second, not {rate}")
-    check_subjects(bootstrap, [target])
-    selection.bounds(bootstrap)
+    _check(bootstrap, selection, target, run if send else None, rate)
     if not send:
         progress("replay: counting")
         return Replayed(selection, target, find(spark, bootstrap, selection))
-    if not _NAME.fullmatch(run):
-        raise ConnectorError(f"a run needs a name of letters, digits, . _ and -, not {run!r}")
-    with Copier(spark, bootstrap, target, state / run, name=run) as copier:
+    with Copier(spark, bootstrap, target, state / run, name=run, progress=progress) as copier:
         plan = _plan(spark, bootstrap, selection, target, state / run, rate, progress)
         done = Replayed(plan.selection, target, plan.found, run, before=copier.sent)
         _send(spark, bootstrap, plan, copier, done, rate, progress)
@@ -134,19 +129,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check(args: argparse.Namespace) -> None:
+    """What can be seen to be wrong before Spark starts."""
+    run = args.run if args.send else None
+    _check(args.bootstrap, _selection(args), args.to, run, args.rate)
+
+
 def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
-    selection = Selection(
-        args.subject,
-        str(args.archive.absolute()) if args.archive else None,
-        to_ms(args.since) if args.since else None,
-        to_ms(args.until) if args.until else None,
-        tuple(args.key),
-        tuple(args.header),
-    )
     return replay(
         spark,
         args.bootstrap,
-        selection,
+        _selection(args),
         args.to,
         send=args.send,
         run=args.run,
@@ -154,6 +147,28 @@ def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
         rate=args.rate,
         progress=args.progress,
     ).summary()
+
+
+def _selection(args: argparse.Namespace) -> Selection:
+    return Selection(
+        args.subject,
+        str(args.archive.absolute()) if args.archive else None,
+        to_ms(args.since) if args.since else None,
+        to_ms(args.until) if args.until else None,
+        tuple(args.key),
+        tuple(args.header),
+    )
+
+
+def _check(
+    bootstrap: str, selection: Selection, target: str, run: str | None, rate: float | None
+) -> None:
+    if rate is not None and not rate > 0:
+        raise ConnectorError(f"a rate is more than 0 messages a second, not {rate}")
+    if run is not None and not _NAME.fullmatch(run):
+        raise ConnectorError(f"a run needs a name of letters, digits, . _ and -, not {run!r}")
+    check_subjects(bootstrap, [target])
+    selection.bounds(bootstrap)
 
 
 def _plan(

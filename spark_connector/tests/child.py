@@ -2,10 +2,12 @@
 
     python -m spark_connector.tests.child archive BOOTSTRAP FOLDER
     python -m spark_connector.tests.child replay BOOTSTRAP FOLDER RUN RATE
+    python -m spark_connector.tests.child repeat BOOTSTRAP FOLDER
 
 FOLDER has the archive in `archive`, and the runs' memory in `runs`. The archive is made of batches of
 BATCH offsets, so that there are many. `Child` starts it and kills it: Python alone, which leaves its
-Spark behind for some moments, or all of it at once.
+Spark behind for some moments, or all of it at once. `repeat` copies `from` into `to` with a Spark that
+repeats tasks that fail, as one on a cluster does.
 """
 
 from __future__ import annotations
@@ -66,6 +68,9 @@ def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str =
     from spark_connector.pipelines.replay_plan import Selection
     from spark_connector.testing import small_spark
 
+    if pipeline == "repeat":
+        repeat(bootstrap, folder)
+        return
     spark = small_spark()
     if pipeline == "archive":
         archive.FIRST_BATCH = archive.LARGEST_BATCH = BATCH
@@ -75,6 +80,17 @@ def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str =
         state = folder / "runs"
         replay(spark, bootstrap, chosen, "again", send=True, run=run, state=state, rate=float(rate))
     spark.stop()
+
+
+def repeat(bootstrap: str, folder: Path) -> None:
+    from spark_connector.pipelines.copies import Copier
+    from spark_connector.session import spark_session
+    from spark_connector.subjects import read_subject
+    from spark_connector.testing import SMALL
+
+    spark = spark_session("repeat", "local[2,4]", **SMALL)
+    with Copier(spark, bootstrap, "to", folder / "run", name="repeat") as copier:
+        copier.send(read_subject(spark, bootstrap, "from"), 0)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
@@ -10,7 +11,9 @@ from kafka import KafkaConsumer, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-T0 = 1_700_000_000_000
+DAY_MS = 86_400_000
+T0 = (int(time.time() * 1000) // DAY_MS - 4) * DAY_MS
+"""The beginning of a day, in ms: of this week, since retention takes what is older."""
 SECONDS = 60.0
 
 

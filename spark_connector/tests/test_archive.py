@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from kafka.admin import NewTopic
 from spark_connector.errors import ConnectorError
 from spark_connector.pipelines import archive_format
 from spark_connector.pipelines.archive import archive, archive_state, read_archive
-from spark_connector.tests.messages import T0, held, produce
+from spark_connector.tests.messages import DAY_MS, T0, held, produce
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from gateway.testing import TestBroker
-
-DAY_MS = 86_400_000
 
 
 def archived(spark: SparkSession, folder: Path, subject: str) -> list[Any]:
@@ -37,6 +36,10 @@ def archived(spark: SparkSession, folder: Path, subject: str) -> list[Any]:
         )
         for row in rows
     ]
+
+
+def day(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def in_broker(broker: TestBroker, subject: str) -> list[Any]:
@@ -60,7 +63,7 @@ def test_second_run_takes_a_message_twice_or_leaves_one_out(
     for subject in ("orders", "404"):
         assert archived(spark, tmp_path, subject) == in_broker(kumquat, subject)
     days = sorted(path.name for path in (tmp_path / "subject=orders").iterdir())
-    assert days == ["day=2023-11-14", "day=2023-11-17"]
+    assert days == [f"day={day(T0)}", f"day={day(T0 + 3 * DAY_MS)}"]
     some = read_archive(spark, tmp_path, ranges={"orders": (30, 33)})
     assert [row["offset"] for row in some.orderBy("offset").collect()] == [30, 31, 32]
 
@@ -127,6 +130,9 @@ def test_subject_made_anew_is_taken_for_the_old_one(
     with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
         admin.delete_topics(["orders"])
         admin.create_topics([NewTopic("orders", 1, 1)])
+    with pytest.raises(ConnectorError, match="made anew"):
+        archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(20)])
     with pytest.raises(ConnectorError, match="made anew"):
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
 

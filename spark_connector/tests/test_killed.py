@@ -85,3 +85,17 @@ def test_replay_killed_while_sending_sends_twice(
     assert done.sent + done.before == MESSAGES
     values = [int(record.value) for record in held(orders, "again")]
     assert values == [*range(MESSAGES)]
+
+
+def test_task_that_spark_repeats_sends_twice(kumquat: TestBroker, tmp_path: Path) -> None:
+    """The first attempt sends some copies and then fails on one that the target refuses."""
+    produce(kumquat.bootstrap, "from", [b"%d" % n for n in range(50)] + [b"x" * 20_000])
+    with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+        small = {"max.message.bytes": "10000"}
+        admin.create_topics([NewTopic("to", 1, 1, topic_configs=small)])
+    log = tmp_path / "log"
+    assert Child("repeat", kumquat.bootstrap, str(tmp_path), log=log).wait() == 1
+    assert "ConnectorError: a task failed and Spark repeated it" in log.read_text()
+    values = [record.value for record in held(kumquat.bootstrap, "to")]
+    assert values
+    assert len(values) == len(set(values))
