@@ -1,7 +1,8 @@
 """`kumquat dump FILE` for the schedule: what is in a schedule file or the manifest, and what is bad.
 
 It reads the file alone, so it works on a copy, without a broker. A line for each message, tombstone and
-name; the last line sums up. It gives 0 when all is whole, 1 when something is not.
+name; the last line sums up. It gives 0 when all is whole, 1 when something is not, 2 when there is no such
+file.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ def is_of_schedule(path: Path) -> bool:
 
 def dump_schedule(path: Path, out: TextIO) -> int:
     """Write what is in the file to `out`; 0 when all of it is whole."""
+    if not path.is_file():
+        print(f"{path}: there is no such file", file=out)
+        return 2
     try:
         if path.name == manifest.MANIFEST:
             return _dump_manifest(path, out)

@@ -22,7 +22,6 @@ from core.logs.parked import parked_damage
 from core.wheel.blocks import Section, Source, fence_count
 from core.wheel.schedule_format import (
     DUE,
-    ENTRY,
     ENTRY_SIZE,
     FENCE,
     FOOTER,
@@ -204,17 +203,15 @@ class ScheduleFile:
         return self._below(kind, subject_id, due_to) - self._below(kind, subject_id, due_from)
 
     def bytes_before(self, hour: int) -> int:
-        """How many bytes of messages are about hours before this one; all of the file when nothing in it is
-        about a later one."""
+        """About how many bytes of messages are about hours before this one; all of the file when nothing in
+        it is about a later one. No table is read for it, so a damaged one does not matter."""
         if self.footer.last_hour < hour:
             return self.size
         at = self._row_at(MESSAGE, hour)
         if at == self.footer.parked_rows:
-            entries, records = self.footer.parked, self.footer.records
-        else:
-            entries = ROW.unpack(self._rows.item(at))[2]
-            records = ENTRY.unpack(self._tables.item(entries))[2]
-        return int(records) + int(entries) * ENTRY_SIZE
+            return self.footer.records + self.footer.parked * ENTRY_SIZE
+        entries = int(ROW.unpack(self._rows.item(at))[2])
+        return self.footer.records * entries // self.footer.parked + entries * ENTRY_SIZE
 
     # Records
 

@@ -53,6 +53,7 @@ def test_damage_is_shown_where_it_is(tmp_path: Path) -> None:
         assert any("BAD: " in line for line in lines), at
     file.path.write_bytes(content[:-1])
     assert dumped(file.path)[0] == 1
+    assert dumped(tmp_path / "nothing.schedule")[0] == 2
     renamed = file.path.with_name("copy.schedule")
     renamed.write_bytes(content)
     assert dumped(renamed)[0] == 1
