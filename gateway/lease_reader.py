@@ -8,6 +8,9 @@ first.
 Messages that retention took in the meantime, or that are damaged on disk, are told of and skipped: the
 client sees a gap, as in a compacted topic. What does not fit the size limit is left for the next Fetch.
 
+A batch may have holes, where messages for later stood. Those in front of a message are acked with it. Those
+behind the last one that was read are told of (`holes`): no client would ever ack them.
+
 A `Loading` is done in one go when all is in memory. It stops, with WouldBlock, where a thread has to help,
 and goes on from there.
 """
@@ -45,8 +48,8 @@ KEPT_BATCHES = 8
 UNREADABLE = (CorruptMessage, OffsetOutOfRange, InvalidRecord, UnsupportedCompression)
 _FIRST_GUESS = 1 << 10
 """Bytes per message, where none has been read yet."""
-_EXTENT = Struct(">q15xi").unpack_from
-"""Base offset and last offset delta of a batch."""
+_EXTENT = Struct(">q15xi30xi").unpack_from
+"""Base offset, last offset delta and record count of a batch."""
 
 
 class Lost(NamedTuple):
@@ -168,6 +171,7 @@ class Loading:
         "_slot",
         "at",
         "buffers",
+        "holes",
         "inflating",
         "length",
         "lost",
@@ -199,6 +203,8 @@ class Loading:
         self.length = 1
         """How many messages the last batch had."""
         self.lost: list[Lost] = []
+        self.holes: list[tuple[int, int]] = []
+        """First sequences and sizes of what no message has, behind the last one."""
 
     @property
     def wanted(self) -> int:
@@ -234,11 +240,11 @@ class Loading:
         batches, self.ready = self.ready, None
         last, began, start, full = 0, at, at, False
         for batch in batches or self._reader.read_nowait(self.subject, at, self.wanted):
-            base, last = _EXTENT(batch)
+            base, last, count = _EXTENT(batch)
             behind = base + last + 1
             if base >= end:
                 break
-            if base == at and behind <= end:
+            if base == at and behind <= end and count > last:
                 size = len(batch)
                 if full := total > 0 and total + size > limit:
                     break
@@ -249,14 +255,28 @@ class Loading:
                 size = sum(map(len, part))
                 if full := total > 0 and total + size > limit:
                     break
-                self.buffers += part
                 behind = min(end, behind)
+                if count <= last:
+                    self._look_for_holes(batch, base, behind)
+                self.buffers += part
+            if self.holes and count > last:
+                self.holes.clear()
             total += size
             self.at = at = behind
             self.size, self.messages = total, self.messages + behind - began
             began = behind
         self.length = last + 1
         return at > start and not full and total < limit
+
+    def _look_for_holes(self, batch: Batch, base: int, behind: int) -> None:
+        """Between `at` and there."""
+        cutter, view = self._reader.cutter, memoryview(batch)
+        last = cutter.last_in(self.subject.id, view, self.at - base, behind - 1 - base)
+        if last is not None:
+            self.holes.clear()
+        first = self.at if last is None else base + last + 1
+        if first < behind:
+            self.holes.append((first, behind - first))
 
     def _cut(self, batch: Batch, base: int, behind: int) -> list[bytes | memoryview]:
         reader, sid, end = self._reader, self.subject.id, min(self._end, behind)

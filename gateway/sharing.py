@@ -98,23 +98,23 @@ class Sharing:
         if not first and limit <= 0:
             return self._nothing(group, log, subject, offset, limit)
         leases = leases_from(log, pull)
-        if leases:
-            self._served_again += 1
-        elif self._counter(group, subject).give(log, limit):
-            leases = leases_from(log, pull)
-        else:
-            return self._nothing(group, log, subject, offset, limit)
-        loading = Loading(self.reader, subject, slot, leases, limit)
-        try:
-            loading.run()
-        except (WouldBlock, *UNREADABLE):
-            if not await self._finish(loading, group, owner):
-                return Shared([], 0, offset, offset)
-        if not loading.size:
-            return self._nothing(group, log, subject, offset, limit)
-        self.reader.weigh(subject, loading)
-        end = self._end(group, log, subject)
-        return Shared(loading.buffers, loading.size, end, pull_offset(slot, log.acked))
+        self._served_again += 1 if leases else 0
+        while leases or self._counter(group, subject).give(log, limit):
+            loading = Loading(self.reader, subject, slot, leases or leases_from(log, pull), limit)
+            try:
+                loading.run()
+            except (WouldBlock, *UNREADABLE):
+                if not await self._finish(loading, group, owner):
+                    return Shared([], 0, offset, offset)
+            passed = self._pass_over(group, subject, loading.holes)
+            if loading.size:
+                self.reader.weigh(subject, loading)
+                end = self._end(group, log, subject)
+                return Shared(loading.buffers, loading.size, end, pull_offset(slot, log.acked))
+            if not passed:
+                break
+            leases = []
+        return self._nothing(group, log, subject, offset, limit)
 
     async def _finish(self, loading: Loading, group: Group, owner: tuple[Group, PullLog]) -> bool:
         """Read on with the help of threads; False when the pull log was taken away meanwhile."""
@@ -192,6 +192,13 @@ class Sharing:
         )
         self.rebalances += 1
         self.coordinator.request_rebalance(group, member_id)
+
+    def _pass_over(self, group: Group, subject: Subject, holes: list[tuple[int, int]]) -> bool:
+        """Take back what was leased and is no message; whether there was any."""
+        changes: list[Action] = [
+            (actions.HOLES, group.id, subject.id, first, size) for first, size in holes
+        ]
+        return bool(changes) and self.append(changes)
 
     def _lose(self, group: Group, subject: Subject, lost: Sequence[Lost]) -> None:
         for first, size, why in lost:

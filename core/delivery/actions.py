@@ -16,6 +16,7 @@ subjects are numbers: a subject's are the message log's, and belong to the id, n
     release  gid, sid, slot                     the pull log ends; what was unacked is delivered anew
     expire   gid, sid, sequence                 retention has overtaken: all below is gone
     lost     gid, sid, first, count             messages below the cursor that can never be read again
+    holes    gid, sid, first, count             sequences below the cursor that no message ever had
     drop     gid, sid                           the group forgets the subject
     gone     sid                                the subject is deleted: all groups forget it
     jump     distance                           a start: every pull log goes on that much higher; 0 after a
@@ -53,6 +54,7 @@ ACK = "ack"
 RELEASE = "release"
 EXPIRE = "expire"
 LOST = "lost"
+HOLES = "holes"
 DROP = "drop"
 GONE = "gone"
 JUMP = "jump"

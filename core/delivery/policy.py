@@ -43,6 +43,8 @@ FAR_ABOVE = 1.5
 """A queue of so many times the member's share is far too much for it."""
 SUMMED_FOR = 0.02
 """Seconds for which the sum of what all queue is taken to stay, but for what is given out meanwhile."""
+_NO_PACE = (actions.RELEASE, actions.SHARE, actions.EXPIRE, actions.LOST, actions.HOLES)
+"""They change what members hold and say nothing of how fast they are."""
 UNMEASURED = 6.0
 """Seconds without an ack after which a member counts as slow: more than clients take to commit by
 themselves."""
@@ -238,7 +240,7 @@ class Policies:
             kind = action[0]
             if kind in (actions.PULL, actions.ACK):
                 self._moved(action, now)
-            elif kind in (actions.RELEASE, actions.SHARE, actions.EXPIRE, actions.LOST):
+            elif kind in _NO_PACE:
                 self._rest(action[1], action[2])
             elif kind in (actions.UNSHARE, actions.DROP):
                 self._policies.get(action[1], {}).pop(action[2], None)

@@ -215,7 +215,10 @@ class Progress:
         self.lose(0, sequence)
 
     def lose(self, first: int, end: int) -> None:
-        """Sequences below the cursor that are gone: nobody holds them, and nobody gets them again."""
-        self.expired += self.redelivery.cut(first, end)
-        for log in self.pull_logs.values():
-            self.expired += log.forget(first, end)
+        """Messages below the cursor that are gone: nobody holds them, and nobody gets them again."""
+        self.expired += self.pass_over(first, end)
+
+    def pass_over(self, first: int, end: int) -> int:
+        """Take sequences below the cursor from whoever has them, as if acked; how many were not."""
+        found = self.redelivery.cut(first, end)
+        return found + sum(log.forget(first, end) for log in self.pull_logs.values())

@@ -130,6 +130,7 @@ class Groups:
             actions.RELEASE: self._release,
             actions.EXPIRE: self._expire,
             actions.LOST: self._lost,
+            actions.HOLES: self._holes,
             actions.DROP: self._drop,
             actions.GONE: self._gone,
             actions.JUMP: self._jump,
@@ -210,6 +211,9 @@ class Groups:
 
     def _lost(self, gid: int, sid: int, first: int, size: int) -> None:
         self.by_id[gid].progress[sid].lose(first, first + size)
+
+    def _holes(self, gid: int, sid: int, first: int, size: int) -> None:
+        self.by_id[gid].progress[sid].pass_over(first, first + size)
 
     # --- pull logs -------------------------------------------------------------------------------
 

@@ -82,6 +82,16 @@ class CutPoints:
         j = bisect_right(self._deltas, last_delta)
         return self._starts[i], self._starts[j], j - i
 
+    def last_in(
+        self, data: bytes | memoryview, head: BatchHead, first_delta: int, last_delta: int
+    ) -> int | None:
+        """The highest of these deltas that a record has."""
+        if self._deltas is None:
+            return last_delta
+        self._scan(data, head.record_count)
+        i = bisect_right(self._deltas, last_delta)
+        return self._deltas[i - 1] if i and self._deltas[i - 1] >= first_delta else None
+
     def _scan(self, data: bytes | memoryview, count: int) -> None:
         """Find where the first `count` records end. The one loop over records: kept tight."""
         starts, deltas, end, at = self._starts, self._deltas, len(data), self._starts[-1]
@@ -181,6 +191,13 @@ class Cutter:
     ) -> Buffers:
         """The same; WouldBlock when that takes long, and `load` is to be called in a thread first."""
         return self._cut(sid, batch, first_delta, last_delta, base_offset, HEAVY)
+
+    def last_in(self, sid: int, batch: memoryview, first_delta: int, last_delta: int) -> int | None:
+        """The highest of these deltas, both included, that a record of the batch has."""
+        head = read_head(batch)
+        points = self._load(sid, batch, head, None)
+        data = batch[HEAD_SIZE:] if points.inflated is None else points.inflated
+        return points.last_in(data, head, first_delta, last_delta)
 
     def _cut(
         self,

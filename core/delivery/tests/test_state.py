@@ -294,6 +294,20 @@ def test_nothing_that_retention_took_is_handed_out() -> None:
     assert ranges == [Range(7, 1, 1)]
 
 
+def test_sequences_that_are_no_messages_are_neither_held_nor_missed() -> None:
+    groups = shared()
+    log = opened(groups)
+    progress = groups.by_id[1].progress[SID]
+    given_out(groups, log, (0, 4, 1), (4, 4, 1))
+    groups.apply((actions.HOLES, 1, SID, 2, 2))
+    groups.apply((actions.HOLES, 1, SID, 6, 2))
+    assert [(lease.first, lease.size) for lease in log.leases] == [(0, 2), (4, 2)]
+    assert (progress.unacked, progress.expired) == (4, 0)
+    groups.apply((actions.ACK, 1, SID, log.slot, log.begin + 6))
+    assert progress.settled
+    assert progress.lowest_unacked() == 8
+
+
 # --- groups ----------------------------------------------------------------------------------------
 
 

@@ -216,3 +216,12 @@ def test_only_a_large_compressed_batch_that_is_cut_would_block() -> None:
         assert cutter.cut_nowait(1, batch, 0, last, BASE) == cutter.cut(1, batch, 0, last, BASE)
     cutter.load(1, large)
     assert cutter.cut_nowait(1, large, 0, 5, BASE) == cutter.cut(1, large, 0, 5, BASE)
+
+
+def test_the_last_record_in_front_of_holes_is_found() -> None:
+    cutter, batch = Cutter(1 << 20), holed([1, 2, 5], count=8)
+    found = [cutter.last_in(1, batch, 0, last) for last in range(8)]
+    assert found == [None, 1, 2, 2, 2, 5, 5, 5]
+    assert cutter.last_in(1, batch, 3, 4) is None
+    assert cutter.last_in(1, batch, 6, 7) is None
+    assert cutter.last_in(2, stored(built(b"a", b"b", b"c")), 0, 1) == 1
