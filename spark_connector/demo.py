@@ -53,6 +53,12 @@ HANDLE_SECONDS = 0.005
 """What a consumer takes for an order: alone it is too slow."""
 MEMBERS = 3
 PATIENCE_SECONDS = 180.0
+QUIET: dict[str, str | int | bool] = {
+    "spark.ui.enabled": False,
+    "spark.ui.showConsoleProgress": False,
+    "spark.log.level": "OFF",
+    "spark.sql.shuffle.partitions": 2,
+}
 
 
 def main(folder: Path) -> int:
@@ -87,8 +93,7 @@ def demo(bootstrap: str, place: Path) -> None:
     )
     tell("delay", f"all {count(REMINDERS_SENT, 'reminder')} have arrived")
     started = time.monotonic()
-    spark = spark_session("kumquat demo", spark_ui_enabled=False, spark_log_level="OFF")
-    spark.conf.set("spark.sql.shuffle.partitions", 4)
+    spark = spark_session("kumquat demo", "local[*]", **QUIET)
     tell("spark", f"{spark.version} started in {duration(time.monotonic() - started)}")
     try:
         with_spark(spark, bootstrap, place)

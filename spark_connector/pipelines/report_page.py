@@ -168,12 +168,16 @@ def _subject(number: int, subject: SubjectFacts, axis: TimeAxis) -> str:
 def _sentence(subject: SubjectFacts) -> str:
     total = subject.total
     when = clock(subject.busiest[1], "%d %b %H:%M:%S")
-    keyless = f"; {count(total.keyless, 'message')} without a key" if total.keyless else ""
+    keys = f"About {count(total.keys, 'different key')}"
+    if total.keyless == total.messages:
+        keys = "None has a key"
+    elif total.keyless:
+        keys += f"; {count(total.keyless, 'message')} without a key"
     told = [
         f"{count(total.messages, 'message')}, half of them up to {size(total.size_p50)},",
         f"99 % up to {size(total.size_p99)}, all up to {size(total.largest)}.",
         f"The busiest second had {count(subject.busiest[0])} ({when}).",
-        f"About {count(total.keys, 'different key')}{keyless}.",
+        f"{keys}.",
     ]
     if subject.holes:
         told.append(f"{count(subject.holes, 'offset')} in between without a message.")
