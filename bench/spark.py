@@ -1,0 +1,201 @@
+"""Spark jobs that are measured, each in a Python and a JVM of its own: no broker's numbers gain from a
+JVM that another's have warmed up.
+
+A job runs once or more before any clock does, as a JVM needs. What is timed is Spark's work alone: the
+job, from the call to its result.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sql
+
+from bench import proc
+from bench.child import Child, main
+from spark_connector import read_subject, spark_session, stream_subject, write_subject
+from spark_connector.pipelines.archive import archive
+from spark_connector.pipelines.summary import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+TASKS = 2
+TIMES = 3
+REPORTS = 300
+
+
+@dataclass(frozen=True)
+class Read:
+    """Count and sum of lengths of all that the topic has: by Spark's two tasks, and by one."""
+
+    bootstrap: str
+    pid: int
+    topic: str
+    records: int
+
+
+@dataclass(frozen=True)
+class Write:
+    bootstrap: str
+    pid: int
+    topic: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A stream with nothing to read, which asks again and again whether there is."""
+
+    bootstrap: str
+    topic: str
+    folder: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Archive:
+    bootstrap: str
+    topic: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Timed:
+    seconds: float
+    seconds_one_task: float
+    broker_cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Triggers:
+    count: int
+    milliseconds: float
+    """Of one, on average."""
+
+
+@dataclass(frozen=True)
+class Archived:
+    messages: int
+    seconds: float
+    early_bytes: int
+    """Of live objects in the driver's heap when a third was archived."""
+    late_bytes: int
+
+
+def read(work: Read) -> Timed:
+    return Child("bench.spark", work, Timed).finish()
+
+
+def write(work: Write) -> Timed:
+    return Child("bench.spark", work, Timed).finish()
+
+
+def idle(work: Idle) -> Triggers:
+    return Child("bench.spark", work, Triggers).finish()
+
+
+def archived(work: Archive) -> Archived:
+    return Child("bench.spark", work, Archived).finish()
+
+
+def _spark() -> SparkSession:
+    return spark_session(
+        "bench",
+        f"local[{TASKS}]",
+        spark_ui_enabled=False,
+        spark_ui_showConsoleProgress=False,
+        spark_log_level="ERROR",
+    )
+
+
+def _timed(job: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    job()
+    return time.perf_counter() - began
+
+
+def _read(work: Read) -> Timed:
+    spark = _spark()
+
+    def job(tasks: int) -> None:
+        rows = read_subject(spark, work.bootstrap, work.topic, tasks=tasks)
+        count, octets = rows.agg(sql.count("*"), sql.sum(sql.length("value"))).collect()[0]
+        if count < work.records or not octets:
+            raise RuntimeError(f"Spark read {count} of {work.records} records")
+
+    for tasks in (TASKS, 1):
+        job(tasks)
+    cpu = proc.cpu_seconds(work.pid)
+    # In turn, so that what else the machine does meets both.
+    both = [(_timed(lambda: job(TASKS)), _timed(lambda: job(1))) for _ in range(TIMES)]
+    cpu = proc.cpu_seconds(work.pid) - cpu
+    many, one = zip(*both, strict=True)
+    return Timed(median(many), median(one), cpu / (2 * TIMES))
+
+
+def _write(work: Write) -> Timed:
+    spark = _spark()
+
+    def job(rows: int) -> None:
+        frame = spark.range(rows, numPartitions=TASKS)
+        value = sql.rpad(sql.col("id").cast("string"), work.size, "kumquat ")
+        write_subject(frame, work.bootstrap, work.topic, value=value)
+
+    job(work.rows // 5)
+    cpu = proc.cpu_seconds(work.pid)
+    seconds = median(_timed(lambda: job(work.rows)) for _ in range(TIMES))
+    return Timed(seconds, 0, (proc.cpu_seconds(work.pid) - cpu) / TIMES)
+
+
+def _idle(work: Idle) -> Triggers:
+    spark = _spark()
+    # A report for each trigger, also for those that found nothing; the last few are taken, once,
+    # at the end: to fetch them keeps Spark busy.
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(REPORTS))
+    stream = stream_subject(spark, work.bootstrap, work.topic, starting="latest")
+    writer = stream.writeStream.format("noop").option("checkpointLocation", work.folder)
+    query = writer.trigger(processingTime="0 seconds").start()
+    while query.lastProgress is None:
+        time.sleep(0.5)
+    time.sleep(work.seconds)
+    reports: list[Any] = query.recentProgress
+    query.stop()
+    took = [report["durationMs"]["triggerExecution"] for report in reports]
+    return Triggers(len(took), mean(took))
+
+
+class _Heap(Progress):
+    """Notes the driver's live heap whenever the archive tells how far it is."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
+        self._jvm: Any = spark.sparkContext._jvm
+        self.live: list[int] = []
+
+    def __call__(self, line: str) -> None:
+        self._jvm.java.lang.System.gc()
+        runtime = self._jvm.java.lang.Runtime.getRuntime()
+        self.live.append(int(runtime.totalMemory() - runtime.freeMemory()))
+
+
+def _archive(work: Archive) -> Archived:
+    spark = _spark()
+    heap = _Heap(spark)
+    began = time.perf_counter()
+    done = archive(spark, work.bootstrap, work.topic, work.folder, progress=heap)
+    seconds = time.perf_counter() - began
+    third = len(heap.live) // 3
+    early, late = heap.live[: third + 1], heap.live[-third - 1 :]
+    return Archived(done.messages, seconds, int(median(early)), int(median(late)))
+
+
+if __name__ == "__main__":
+    main((Read, _read), (Write, _write), (Idle, _idle), (Archive, _archive))
