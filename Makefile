@@ -2,6 +2,7 @@
 #
 #   make run     the broker on 127.0.0.1:9092, its admin endpoint on 9093, its data in ./data
 #   make test    everything that has to pass
+#   make demo    produce, delay, share, archive, report: all of it once, with a page to look at
 #   make check   lint, format, types, import directions
 #   make bench   Kumquat beside Apache Kafka, into bench/RESULTS.md
 #   make lock    resolve the dependencies anew
@@ -12,10 +13,10 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 UV_VERSION := 0.13.7
 
-.PHONY: run test check format bench compat-kafka lock clean
+.PHONY: run test demo check format bench compat-kafka lock clean
 .DEFAULT_GOAL := test
 
-# The broker needs five packages; the tests need clients and Spark too. One environment, two stamps.
+# The broker needs seven packages; the tests need clients and Spark too. One environment, two stamps.
 $(UV):
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
@@ -39,6 +40,9 @@ run: $(VENV)/.run
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+demo: $(VENV)/.dev
+	$(BIN)/python -m spark_connector.demo
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
