@@ -154,8 +154,11 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
 
 def _dump(path: Path) -> int:
     from core.logs.dump import dump
+    from core.wheel.dump import dump_schedule, is_of_schedule
 
     try:
+        if is_of_schedule(path):
+            return dump_schedule(path, sys.stdout)
         return dump(path, sys.stdout)
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

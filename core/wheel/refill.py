@@ -42,6 +42,7 @@ def refill(shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> bool:
     made: list[ScheduleFile] = []
     for lost in shelf.lost:
         begin, end = lost.listed.stretch
+        shelf.set_aside(lost)
         if message_log.state.segments[0].base > begin:
             lost_some = True
             log.critical(

@@ -19,11 +19,11 @@ from pathlib import Path
 from core.logs.files import Files
 from core.wheel import manifest as manifests
 from core.wheel.fill import ReadFrame, names_of, parked_of
-from core.wheel.manifest import Listed, Manifest
+from core.wheel.manifest import Listed, Lost, Manifest
 from core.wheel.merge import Weighed, merge, plan_merge
 from core.wheel.schedule import Fill
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import hour_of
+from core.wheel.schedule_format import ScheduleDamaged, hour_of
 from core.wheel.schedule_writer import write_schedule_file
 
 FOLDER = "schedule"
@@ -39,6 +39,8 @@ class Shelf:
         self.manifest = manifests.load(files, self.directory)
         self.current, self.lost = manifests.open_files(files, self.directory, self.manifest)
         """The files that count, oldest stretch first; and those that are missing or damaged."""
+        self._damaged: set[ScheduleFile] = set()
+        """Those that a merge could not read."""
         self._fresh = count(1)
         self.by_number: dict[int, ScheduleFile] = {next(self._fresh): f for f in self.current}
         """All that are open."""
@@ -76,6 +78,12 @@ class Shelf:
             self._open(file)
             self.current = [*self.current, file]
 
+    def set_aside(self, lost: Lost) -> None:
+        """Blocks: keep what is left of a damaged file, for whoever can make something of it."""
+        path = self.directory / lost.listed.name
+        if self.files.exists(path):
+            self.files.rename(path, path.with_suffix(".damaged"))
+
     def settle(self, made: Sequence[ScheduleFile]) -> None:
         """Blocks: what was lost is made anew, or given up; the manifest no longer names it."""
         current = sorted([*self.current, *made], key=lambda file: file.stretch)
@@ -86,17 +94,34 @@ class Shelf:
             self._open(file)
 
     def plan(self, delivered_until: int) -> list[ScheduleFile]:
-        """Blocks: which files should be merged now."""
-        files = list(self.current)
+        """Blocks: which files should be merged now. One that turned out to be damaged is left as it is, and
+        goes when all of it has passed."""
         hour = hour_of(delivered_until)
-        found = plan_merge([Weighed(file.size, file.bytes_before(hour)) for file in files])
-        return [] if found is None else files[found.start : found.stop]
+        neighbours: list[ScheduleFile] = []
+        for file in [*self.current, None]:
+            if file is not None and file not in self._damaged:
+                neighbours.append(file)
+                continue
+            found = plan_merge([Weighed(f.size, f.bytes_before(hour)) for f in neighbours])
+            if found is not None:
+                return neighbours[found.start : found.stop]
+            if file is not None and file.hours()[1] < hour:
+                return [file]
+            neighbours = []
+        return []
 
     def merge(
         self, inputs: Sequence[ScheduleFile], delivered_until: int, live: Live
     ) -> ScheduleFile | None:
         """Blocks: the file that is to stand for them; None: nothing of them is needed any more."""
-        return merge(self.files, inputs, self.directory, hour_of(delivered_until), live)
+        hour = hour_of(delivered_until)
+        if all(file.hours()[1] < hour for file in inputs):
+            return None
+        try:
+            return merge(self.files, inputs, self.directory, hour, live)
+        except ScheduleDamaged as damage:
+            self._damaged.update(file for file in inputs if file.path == damage.path)
+            raise
 
     def list_merged(self, inputs: Sequence[ScheduleFile], merged: ScheduleFile | None) -> Manifest:
         """Blocks: the manifest that has one file in the place of others, durable."""
@@ -128,6 +153,7 @@ class Shelf:
         ]
         for file in spare:
             del self.by_number[self._numbers.pop(file)]
+            self._damaged.discard(file)
         return spare
 
     def remove(self, spare: Sequence[ScheduleFile]) -> None:

@@ -1,12 +1,25 @@
 """A damaged table of a schedule file costs what its block held, loudly; all else is delivered."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 
+from core.logs.parked import pack_parked
+from core.logs.tests.power import FakeFiles
+from core.wheel.manifest import Manifest
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, MESSAGE, TOMBSTONE
+from core.wheel.schedule_format import (
+    ENTRY,
+    ENTRY_SIZE,
+    MESSAGE,
+    TOMBSTONE,
+    Parked,
+    ScheduleDamaged,
+)
+from core.wheel.schedule_writer import write_schedule_file
+from core.wheel.shelf import Shelf
 from core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
 from core.wheel.tests.schedules import EVER, NOON, Fill, fake_files, parked, small_blocks
 
@@ -98,3 +111,26 @@ def test_a_damaged_tombstone_does_not_hold_up_the_others(
         assert "up to 1 cancels of messages for later are lost" in caplog.text
 
     run(story)
+
+
+def test_a_file_that_cannot_be_merged_does_not_keep_others_from_it() -> None:
+    files = FakeFiles(Path("/data"))
+    shelf = Shelf(files, files.directory)
+    for number in range(20):
+        waiting = [Parked(START + number, 100 * number, 1, pack_parked(START, 0, b"", bytes(500)))]
+        stretch = (100 * number, 100 * number + 100)
+        shelf.add(write_schedule_file(files, shelf.directory, stretch, waiting, [], []), Manifest())
+    bad = shelf.current[9]
+    content = bytearray(files.content(bad.path))
+    content[content.index(ENTRY.pack(START + 9, 900, 0, 526, 1))] ^= 1
+    files.damage(bad.path, bytes(content))
+    merged: list[ScheduleFile] = []
+    for _ in range(10):
+        inputs = shelf.plan(0)
+        with suppress(ScheduleDamaged):
+            if inputs and (made := shelf.merge(inputs, 0, lambda _: True)) is not None:
+                merged.append(made)
+                shelf.replace(inputs, made, Manifest())
+    assert bad in shelf.current
+    assert len(merged) == 2, "eight before it, and eight behind it"
+    assert shelf.plan(START + 2 * HOUR)[0] in shelf.current

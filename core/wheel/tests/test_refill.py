@@ -39,6 +39,10 @@ def test_a_file_that_is_gone_costs_no_message_while_the_log_has_it(
             else:
                 disk.files.damage(path, content[: len(content) // 2])
         async with running(disk) as broker:
+            aside = [
+                name for name in disk.files.listdir(disk.schedule) if name.endswith(".damaged")
+            ]
+            assert bool(aside) == (how != "deleted"), "what is left of it is kept aside"
             subject = broker.subject("s")
             assert await broker.delay.count(subject, 0, 1 << 60) == 1
             assert (await broker.delay.show(subject, "x")).status == "cancelled"
