@@ -71,7 +71,7 @@ def sync(path: Path) -> None:
 def locked(spark: SparkSession, path: Path) -> Iterator[None]:
     """Nobody else has this file's lock in the block; waits for one whose Spark is just ending."""
     jvm: Any = spark.sparkContext._jvm
-    file = jvm.java.io.RandomAccessFile(str(path), "rw")
+    file = jvm.java.io.RandomAccessFile(str(path.absolute()), "rw")
     try:
         deadline = time.monotonic() + LOCK_WAIT_SECONDS
         while not _try_lock(file):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).parent.parent.parent
 SECONDS = 600.0
-BATCH = 400
+BATCH = 100
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for seconds: no time spent on making it fast."""
 
@@ -45,11 +45,12 @@ class Child:
             )
 
     def kill_when(self, seen: Callable[[], bool], what: str, *, everything: bool = False) -> None:
-        """Kills it as soon as that is seen, which must be before it ends by itself."""
+        """Kills it as soon as that is seen."""
         deadline = time.monotonic() + SECONDS
         try:
             while not seen():
-                assert self._process.poll() is None, f"ended before {what}: {self._log.read_text()}"
+                ended = self._process.poll() is not None and not seen()
+                assert not ended, f"ended before {what}: {self._log.read_text()}"
                 assert time.monotonic() < deadline, f"never {what}: {self._log.read_text()}"
                 time.sleep(0.005)
         finally:

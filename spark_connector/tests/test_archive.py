@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from spark_connector.errors import ConnectorError
 from spark_connector.pipelines import archive_format
 from spark_connector.pipelines.archive import archive, archive_state, read_archive
+from spark_connector.pipelines.replay import replay
+from spark_connector.pipelines.replay_plan import Selection
 from spark_connector.tests.messages import DAY_MS, T0, held, produce
 
 if TYPE_CHECKING:
@@ -103,6 +105,29 @@ def test_small_files_pile_up_or_compaction_changes_what_is_read(
     assert (new.rows, new.first, new.last) == (10, 0, 9)
     assert (old.rows, old.first, old.last) == (1, 10, 10)
     assert archived(spark, tmp_path, "orders") == in_broker(kumquat, "orders")
+
+
+def test_hole_left_by_a_delayed_message_is_taken_for_loss_or_for_an_end(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    """One batch of ten, of which four are delayed: their offsets stay empty, the last one too."""
+    producer = KafkaProducer(bootstrap_servers=kumquat.bootstrap, linger_ms=60_000)
+    for n in range(10):
+        later = [("qmq-delay-ms", b"3600000")] if n in (3, 4, 5, 9) else []
+        producer.send("orders", b"%d" % n, headers=later)
+    producer.flush()
+    producer.close()
+    with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+        admin.create_topics([NewTopic("again", 1, 1)])
+    done = archive(spark, kumquat.bootstrap, "orders", tmp_path / "archive")
+    assert (done.messages, done.batches) == (6, 1)
+    assert archive_state(tmp_path / "archive").next == {"orders": 10}
+    assert archive(spark, kumquat.bootstrap, "orders", tmp_path / "archive").batches == 0
+    chosen = Selection("orders")
+    sent = replay(spark, kumquat.bootstrap, chosen, "again", send=True, run="r", state=tmp_path)
+    assert sent.sent == 6
+    values = [record.value for record in held(kumquat.bootstrap, "again")]
+    assert values == [b"0", b"1", b"2", b"6", b"7", b"8"]
 
 
 def test_deleted_before_archived_goes_unnoticed(

