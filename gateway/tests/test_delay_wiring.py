@@ -36,7 +36,7 @@ def send(b: TestBroker, topic: str, value: bytes, **headers: object) -> int:
 
     producer = Producer({"bootstrap.servers": b.bootstrap})
     producer.produce(topic, value, key=b"k", headers=named, on_delivery=delivered)
-    assert producer.flush(DEADLINE) == 0
+    assert producer.flush(DEADLINE) == 0, told(b)
     return offsets[0]
 
 
@@ -45,9 +45,16 @@ def read(b: TestBroker, topic: str, count: int) -> list[Message]:
     consumer = Consumer({"bootstrap.servers": b.bootstrap, "group.id": "unused"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        return consumer.consume(count, timeout=DEADLINE)
+        found = consumer.consume(count, timeout=DEADLINE)
     finally:
         consumer.close()
+    assert len(found) == count, f"{len(found)} of {count} came: {told(b)}"
+    return found
+
+
+def told(b: TestBroker) -> str:
+    """What the broker says of itself, for a test that fails."""
+    return f"{get(b, '/statistics')}\n{b.log_text()[-4000:]}"
 
 
 def get(b: TestBroker, path: str, **values: str) -> Mapping[str, Any]:
@@ -108,8 +115,8 @@ def test_the_brokers_limits_reach_the_service() -> None:
             headers=[("qmq-delay-ms", b"1001")],
             on_delivery=lambda error, _: errors.append(str(error)),
         )
-        assert producer.flush(DEADLINE) == 0
-        assert "INVALID_RECORD" in errors[0]
+        assert producer.flush(DEADLINE) == 0, told(b)
+        assert "INVALID_RECORD" in errors[0], errors
         send(b, "t", b"x", qmq_delay_ms=1000)
         assert [m.value() for m in read(b, "t", 1)] == [b"x"]
 
