@@ -14,13 +14,29 @@ Kafka's protocol, spoken by Spark's own connector and by kafka-python.
 """
 
 from spark_connector.errors import ConnectorError
+from spark_connector.pipelines.archive import archive, read_archive
+from spark_connector.pipelines.dedupe import dedupe
+from spark_connector.pipelines.reconcile import reconcile
+from spark_connector.pipelines.replay import replay
+from spark_connector.pipelines.replay_plan import Selection
+from spark_connector.pipelines.report import report, write_page
+from spark_connector.pipelines.sources import Source
 from spark_connector.session import spark_session
 from spark_connector.subjects import read_subject, stream_subject, write_subject
 
 __all__ = [
     "ConnectorError",
+    "Selection",
+    "Source",
+    "archive",
+    "dedupe",
+    "read_archive",
     "read_subject",
+    "reconcile",
+    "replay",
+    "report",
     "spark_session",
     "stream_subject",
+    "write_page",
     "write_subject",
 ]
