@@ -50,6 +50,8 @@ PIPELINES: dict[str, tuple[Any, str]] = {
 }
 DIFFERS, FAILED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 LOG_LEVELS = ("OFF", "ERROR", "WARN", "INFO")
+NOISY = ("kafka", "py4j", None)
+"""What they warn of comes as an error of ours; py4j logs an interrupt to the root."""
 
 
 class _UsageError(Exception):
@@ -75,10 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = parser().parse_args(argv)
     except _UsageError as error:
         return _refuse(str(error))
-    _quiet_clients()
     args.progress = Progress(sys.stderr)
     try:
-        with _sigterm_interrupts():
+        with _process_as_it_was():
             summary = run(args)
         print(summary.text(), flush=True)
     except BrokenPipeError:  # the reader (head, less) has seen enough
@@ -128,6 +129,7 @@ def run(args: argparse.Namespace) -> Summary:
     spark = None
     try:
         spark = spark_session(f"kumquat {args.command}", args.master, **options)
+        _take_signals()
         with clear_errors():
             summary: Summary = module.run(spark, args)
     finally:
@@ -157,22 +159,32 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _quiet_clients() -> None:
-    """What they warn of (a broker that does not answer) comes as an error of ours."""
-    for name in ("kafka", "py4j"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-
-
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    def terminate(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, terminate)
+def _process_as_it_was() -> Iterator[None]:
+    """What clients and Spark change in this process, and what is changed for them, is put back."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    loggers = [logging.getLogger(name) for name in NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _take_signals() -> None:
+    """PySpark's handler of SIGINT talks to Spark in the middle of an answer of Spark's, which fails.
+    A plain interrupt is understood: the connection is closed, and the pipelines end their jobs."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, terminate)
 
 
 def _refuse(reason: str) -> int:

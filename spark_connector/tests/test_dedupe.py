@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +20,7 @@ from spark_connector.offsets import latest
 from spark_connector.pipelines import dedupe as pipeline
 from spark_connector.pipelines.dedupe import dedupe
 from spark_connector.pipelines.dedupe_books import Books, Rule
-from spark_connector.testing import SMALL
+from spark_connector.tests.command import command
 from spark_connector.tests.messages import held
 
 if TYPE_CHECKING:
@@ -119,12 +118,10 @@ def test_killed_in_the_middle_it_sends_twice_or_loses(
     """The command is killed, its Spark is left behind; it goes on at once, in this process."""
     messages = [(n // 2, NOW - 60_000 + n) for n in range(3000)]
     send(bootstrap, messages)
-    command = [sys.executable, "-m", "spark_connector.cli", "dedupe", "in", "out", "--by", "header"]
-    command += ["--bootstrap", bootstrap, "--state", str(tmp_path / "state"), "--batch", "300"]
-    for name, value in SMALL.items():
-        command += ["--conf", f"{name}={str(value).lower() if value in (True, False) else value}"]
+    arguments = ["dedupe", "in", "out", "--by", "header", "--batch", "300"]
+    line = command(*arguments, "--state", str(tmp_path / "state"), bootstrap=bootstrap)
     with (tmp_path / "log").open("wb") as log:
-        child = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        child = subprocess.Popen(line, stdout=log, stderr=log, start_new_session=True)
     deadline = time.monotonic() + DEADLINE
     try:
         while latest(bootstrap, ["out"])["out"] < 400:
