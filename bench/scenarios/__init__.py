@@ -4,10 +4,20 @@ from bench.scenarios.groups import GROUPS
 from bench.scenarios.recovery import RECOVERY
 from bench.scenarios.requests import REQUESTS
 from bench.scenarios.sharing import SHARING
+from bench.scenarios.spark import SPARK
 from bench.scenarios.starting import STARTING
 from bench.scenarios.subjects import SUBJECTS
 from bench.scenarios.throughput import THROUGHPUT
 
-SCENARIOS = [*THROUGHPUT, *REQUESTS, *STARTING, *SUBJECTS, *RECOVERY, *SHARING, *GROUPS]
+SCENARIOS = [
+    *THROUGHPUT,
+    *REQUESTS,
+    *STARTING,
+    *SUBJECTS,
+    *RECOVERY,
+    *SHARING,
+    *GROUPS,
+    *SPARK,
+]
 
 __all__ = ["SCENARIOS"]
