@@ -29,6 +29,8 @@ _GAP = 32 << 10
 _STRIDE = 1 << 20
 """The most that one read of several records takes, but for the last of them."""
 
+_ENDLESS = 1 << 63
+
 Body = bytes | str
 """A parked record, or what is wrong with it."""
 Place = tuple[int, int]
@@ -63,7 +65,8 @@ class LogBodies:
     def read_many(self, places: Sequence[Place]) -> list[Body]:
         found: list[Body] = [""] * len(places)
         order = sorted(range(len(places)), key=places.__getitem__)
-        for run in _runs(places, order):
+        bases = [segment.base for segment in self._log.state.segments]
+        for run in _runs(places, order, bases):
             begin = places[run[0]][0]
             end = max(places[i][0] + places[i][1] for i in run)
             try:
@@ -102,17 +105,21 @@ class LogBodies:
         return segments[i]
 
 
-def _runs(places: Sequence[Place], order: Iterable[int]) -> Iterator[list[int]]:
-    """Neighbours, to be read together."""
+def _runs(
+    places: Sequence[Place], order: Iterable[int], bases: Sequence[int]
+) -> Iterator[list[int]]:
+    """Neighbours, to be read together: in one segment, as `bases` tells where each begins."""
     run: list[int] = []
-    begin = end = 0
+    begin = end = border = 0
     for i in order:
         position, length = places[i]
-        if run and (position > end + _GAP or position - begin > _STRIDE):
+        if run and (position > end + _GAP or position - begin > _STRIDE or position >= border):
             yield run
             run = []
         if not run:
             begin = end = position
+            following = bisect_right(bases, position)
+            border = bases[following] if following < len(bases) else _ENDLESS
         run.append(i)
         end = max(end, position + length)
     if run:
