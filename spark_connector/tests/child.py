@@ -6,7 +6,7 @@
 
 FOLDER has the archive in `archive`, and the runs' memory in `runs`. The archive is made of batches of
 BATCH offsets, so that there are many. `Child` starts it and kills it: Python alone, which leaves its
-Spark behind for some moments, or all of it at once. `repeat` copies `from` into `to` with a Spark that
+Spark behind, or all of it at once. `repeat` copies `from` into `to` with a Spark that
 repeats tasks that fail, as one on a cluster does.
 """
 
@@ -17,8 +17,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,20 +45,29 @@ class Child:
                 start_new_session=True,
             )
 
-    def kill_when(self, seen: Callable[[], bool], what: str, *, everything: bool = False) -> None:
-        """Kills it as soon as that is seen."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def kill_when(self, seen: Callable[[], bool], what: str, *, everything: bool) -> None:
+        """Kills it as soon as that is seen: everything, or Python alone, and its Spark stands still
+        until `let_spark_go_on`."""
         deadline = time.monotonic() + SECONDS
-        try:
-            while not seen():
-                ended = self._process.poll() is not None and not seen()
-                assert not ended, f"ended before {what}: {self._log.read_text()}"
-                assert time.monotonic() < deadline, f"never {what}: {self._log.read_text()}"
-                time.sleep(0.005)
-        finally:
-            if everything:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.kill()
-            self._process.wait()
+        while not seen():
+            ended = self._process.poll() is not None and not seen()
+            assert not ended, f"ended before {what}: {self._log.read_text()}"
+            assert time.monotonic() < deadline, f"never {what}: {self._log.read_text()}"
+            time.sleep(0.005)
+        os.killpg(self._process.pid, signal.SIGKILL if everything else signal.SIGSTOP)
+        self._process.kill()
+        self._process.wait()
+
+    def let_spark_go_on(self) -> None:
+        os.killpg(self._process.pid, signal.SIGCONT)
 
     def wait(self) -> int:
         return self._process.wait(SECONDS)

@@ -1,7 +1,7 @@
 """Archive and replay killed with -9 and given again: every message once, in order.
 
-The killed ones are processes with a Spark of their own. The one that goes on runs at once, in this
-process: when only Python was killed, the Spark that it left behind is still sending then.
+The killed ones are processes with a Spark of their own. The one that goes on runs in this process,
+at once: when only Python was killed, the Spark that it left behind is still there then.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 
+from spark_connector.errors import ConnectorError
 from spark_connector.pipelines.archive import archive, archive_state, read_archive
-from spark_connector.pipelines.replay import replay
+from spark_connector.pipelines.replay import Replayed, replay
 from spark_connector.pipelines.replay_plan import Selection
 from spark_connector.tests.child import BATCH, Child
 from spark_connector.tests.messages import held, produce
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
 MESSAGES = 1500
 RATE = 150
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark that was left behind ends when it ends: on a busy machine that may take long."""
+    monkeypatch.setattr("spark_connector.pipelines.durable.LOCK_WAIT_SECONDS", 600)
 
 
 @pytest.fixture
@@ -48,13 +55,13 @@ def test_archive_killed_between_data_and_commit_loses_or_doubles(
     spark: SparkSession, orders: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "archive"
-    child = Child("archive", orders, str(tmp_path), log=tmp_path / "log")
 
     def second_batch_is_written() -> bool:
         written = any(name.endswith(".parquet") for name in names(folder / "_staging"))
         return written and any(name.endswith(".json") for name in names(folder / "_commits"))
 
-    child.kill_when(second_batch_is_written, "the second batch was on disk")
+    with Child("archive", orders, str(tmp_path), log=tmp_path / "log") as child:
+        child.kill_when(second_batch_is_written, "a batch was on disk", everything=True)
     assert archive_state(folder).next["orders"] >= BATCH
     archive(spark, orders, "orders", folder)
     offsets = [row["offset"] for row in read_archive(spark, folder).orderBy("offset").collect()]
@@ -64,20 +71,34 @@ def test_archive_killed_between_data_and_commit_loses_or_doubles(
 
 @pytest.mark.parametrize("everything", [False, True], ids=["python", "all"])
 def test_replay_killed_while_sending_sends_twice(
-    spark: SparkSession, orders: str, tmp_path: Path, everything: bool
+    spark: SparkSession,
+    orders: str,
+    tmp_path: Path,
+    everything: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     archive(spark, orders, "orders", tmp_path / "archive")
-    child = Child("replay", orders, str(tmp_path), "run", str(RATE), log=tmp_path / "log")
+    arguments = ("replay", orders, str(tmp_path), "run", str(RATE))
+    consumer = KafkaConsumer(bootstrap_servers=orders)
+    place = TopicPartition("again", 0)
 
-    with contextlib.closing(KafkaConsumer(bootstrap_servers=orders)) as consumer:
-        place = TopicPartition("again", 0)
+    def half_is_sent() -> bool:
+        return bool(consumer.end_offsets([place])[place] > MESSAGES // 2)
 
-        def half_is_sent() -> bool:
-            return bool(consumer.end_offsets([place])[place] > MESSAGES // 2)
+    def go_on() -> Replayed:
+        chosen = Selection("orders", str(tmp_path / "archive"))
+        return replay(spark, orders, chosen, "again", send=True, run="run", state=tmp_path / "runs")
 
+    with Child(*arguments, log=tmp_path / "log") as child, contextlib.closing(consumer):
         child.kill_when(half_is_sent, "half was sent", everything=everything)
-    chosen = Selection("orders", str(tmp_path / "archive"))
-    done = replay(spark, orders, chosen, "again", send=True, run="run", state=tmp_path / "runs")
+        if not everything:
+            # Spark is there, and may send at any time: nobody may go on yet.
+            with monkeypatch.context() as patch:
+                patch.setattr("spark_connector.pipelines.durable.LOCK_WAIT_SECONDS", 0)
+                with pytest.raises(ConnectorError, match="in use"):
+                    go_on()
+            child.let_spark_go_on()
+        done = go_on()
     assert done.doubled == 0
     assert done.sent + done.before == MESSAGES
     values = [int(record.value) for record in held(orders, "again")]
@@ -91,7 +112,8 @@ def test_task_that_spark_repeats_sends_twice(kumquat: TestBroker, tmp_path: Path
         small = {"max.message.bytes": "10000"}
         admin.create_topics([NewTopic("to", 1, 1, topic_configs=small)])
     log = tmp_path / "log"
-    assert Child("repeat", kumquat.bootstrap, str(tmp_path), log=log).wait() == 1
+    with Child("repeat", kumquat.bootstrap, str(tmp_path), log=log) as child:
+        assert child.wait() == 1
     assert "ConnectorError: a task failed and Spark repeated it" in log.read_text()
     values = [record.value for record in held(kumquat.bootstrap, "to")]
     assert values
