@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bench.jars import SetupError
 from bench.kafka import Kafka
 from bench.kumquat import Kumquat
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Numbers = dict[str, float]
 """What is measured, with its unit: {"acks=1, MB/s": 512.0}."""
 Columns = dict[str, Numbers]
-"""By the column's key: kumquat, kafka, kafka-synced."""
+"""By the column's key: kumquat, kafka, kafka-synced, rocketmq."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,47 @@ class Scale:
     small_messages: int
     """By members with a handler that does nothing."""
     groups: int
+    delayed: int
+    """Messages for later that are waited for."""
+    delayed_seconds: int
+    scheduled: int
+    pending: int
 
 
 FULL = Scale(
-    "full", 10, 10, 1500, 10_000, 100_000, 10_000_000_000, 1 << 30, 20_000, 200_000, 10_000
+    "full",
+    seconds=10,
+    warm_up=10,
+    megabytes=1500,
+    many_subjects=10_000,
+    most_subjects=100_000,
+    log_bytes=10_000_000_000,
+    segment_bytes=1 << 30,
+    handled_messages=20_000,
+    small_messages=200_000,
+    groups=10_000,
+    delayed=100_000,
+    delayed_seconds=60,
+    scheduled=1_000_000,
+    pending=10_000_000,
 )
-QUICK = Scale("quick", 2, 2, 100, 500, 5_000, 300_000_000, 64 << 20, 4_000, 40_000, 500)
+QUICK = Scale(
+    "quick",
+    seconds=2,
+    warm_up=2,
+    megabytes=100,
+    many_subjects=500,
+    most_subjects=5_000,
+    log_bytes=300_000_000,
+    segment_bytes=64 << 20,
+    handled_messages=4_000,
+    small_messages=40_000,
+    groups=500,
+    delayed=10_000,
+    delayed_seconds=6,
+    scheduled=100_000,
+    pending=200_000,
+)
 
 
 @dataclass(frozen=True)
@@ -60,10 +96,15 @@ class Column:
         return self.make(settings or {})
 
 
+def _not_run(settings: dict[str, str]) -> BrokerProcess:
+    raise SetupError("RocketMQ is not run here: a scenario quotes what it was seen to do")
+
+
 COLUMNS = [
     Column("kumquat", "Kumquat", lambda settings: Kumquat(settings=settings)),
     Column("kafka", "Kafka", lambda settings: Kafka(settings=settings)),
     Column("kafka-synced", "Kafka, synced", lambda settings: Kafka(flush=True, settings=settings)),
+    Column("rocketmq", "RocketMQ, quoted", _not_run),
 ]
 
 

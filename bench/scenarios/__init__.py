@@ -1,5 +1,6 @@
 """The scenarios, in the order in which they run."""
 
+from bench.scenarios.delay import DELAY
 from bench.scenarios.groups import GROUPS
 from bench.scenarios.recovery import RECOVERY
 from bench.scenarios.requests import REQUESTS
@@ -17,6 +18,7 @@ SCENARIOS = [
     *RECOVERY,
     *SHARING,
     *GROUPS,
+    *DELAY,
     *SPARK,
 ]
 
