@@ -35,7 +35,7 @@ from core.logs.format import (
     pack_subject_state,
 )
 from core.logs.options import LogOptions
-from core.logs.parked import NO_ORIGIN, CancelItem, Origin, pack_cancels, pack_origin
+from core.logs.parked import MARK, NO_ORIGIN, CancelItem, Origin, pack_cancels, pack_origin
 from core.logs.producers import ProducerState, check_sequence, last_of
 from core.logs.state import LogState
 from core.logs.subject import Subject
@@ -55,8 +55,6 @@ from core.records.compression import inflate
 log = logging.getLogger("kumquat.log")
 
 
-MARK = b"qmq-"
-"""All delay headers begin so: a batch without these bytes is plain."""
 HEAVY = 16 << 10
 """A compressed batch from this size on is not inflated on the event loop."""
 

@@ -32,7 +32,7 @@ import stringzilla
 from crc32c import crc32c
 
 from core.errors import InvalidRecord
-from core.logs.parked import CRC_BEGINS, RECORD_HEAD_SIZE
+from core.logs.parked import CRC_BEGINS, MARK, RECORD_HEAD_SIZE
 from core.records.batch import (
     CODEC_MASK,
     CRC_FROM,
@@ -44,7 +44,7 @@ from core.records.batch import (
 from core.records.compression import inflate
 from core.records.records import varint
 
-MARK: Final = b"qmq-del"
+
 DELAY: Final = b"qmq-delay-ms"
 DELIVER_AT: Final = b"qmq-deliver-at"
 DELAY_ID: Final = b"qmq-delay-id"

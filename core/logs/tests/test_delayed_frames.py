@@ -208,7 +208,7 @@ def test_a_batch_with_the_mark_is_not_stored_as_it_is() -> None:
         log.append_nowait(subject, memoryview(data))
     assert log.append_nowait(subject, memoryview(data), look=False).base_sequence == 0
     subject.config.delay_enabled = False
-    assert log.append_nowait(subject, memoryview(batch(b"qmq-"))).base_sequence == 3
+    assert log.append_nowait(subject, memoryview(batch(b"qmq-delay-ms"))).base_sequence == 3
 
 
 def test_a_batch_that_is_all_delayed_takes_no_sequence() -> None:
