@@ -44,7 +44,6 @@ from core.records.batch import (
 from core.records.compression import inflate
 from core.records.records import varint
 
-
 DELAY: Final = b"qmq-delay-ms"
 DELIVER_AT: Final = b"qmq-deliver-at"
 DELAY_ID: Final = b"qmq-delay-id"
