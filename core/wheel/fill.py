@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+from crc32c import crc32c
+
 from core.logs.format import HEADER_SIZE
-from core.logs.parked import DELIVERED, MOVED, heads_of, parked_damage
+from core.logs.parked import CRC_BEGINS, DELIVERED, MOVED, ORIGIN_SIZE, RECORD_HEAD
 from core.wheel.schedule import FRAME, Fill
 from core.wheel.schedule_format import PENDING, Name, Parked
 
@@ -24,26 +26,33 @@ ReadFrame = Callable[[int, int], bytes]
 
 def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Iterator[Parked]:
     """The messages of the stretch that still wait, in the order of the log. Blocks."""
-    frames, gone, until = fill.frames, fill.gone, fill.delivered_until
+    frames, gone, until, new = fill.frames, fill.gone, fill.delivered_until, tuple.__new__
     for i in range(0, len(frames), FRAME):
         position, length, subject_id = frames[i : i + FRAME]
         if not live(subject_id):
             continue
         payload = read(position, length)
-        begin = position + HEADER_SIZE
-        for at, head in heads_of(payload):
-            sid, due = begin + at, head.due
+        begin, at, view = position + HEADER_SIZE, ORIGIN_SIZE, memoryview(payload)
+        while at < len(payload):  # as heads_of, in a third of the time
+            size, crc, due, _, _ = RECORD_HEAD.unpack_from(payload, at)
+            record, sid = payload[at : at + size], begin + at
+            found = crc32c(view[at + CRC_BEGINS : at + size])
+            at += size
             if sid in gone:
                 continue
-            record = payload[at : at + head.length]
-            damage = parked_damage(record)
-            if damage is not None:
-                log.error("the parked message at position %d of the log is lost: %s", sid, damage)
+            if found != crc:
+                log.error(
+                    "the parked message at position %d of the log is lost: expected CRC %#010x, "
+                    "found %#010x",
+                    sid,
+                    crc,
+                    found,
+                )
                 continue
             if (due, sid) <= until:
                 due = until[0] + 1
                 fill.refiled[sid] = (due, subject_id)
-            yield Parked(due, sid, subject_id, record)
+            yield new(Parked, (due, sid, subject_id, record))
 
 
 def names_of(fill: Fill) -> Iterator[Name]:

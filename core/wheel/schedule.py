@@ -47,10 +47,10 @@ from core.logs.parked import (
     DELIVERED,
     MOVED,
     ORIGIN_SIZE,
+    RECORD_HEAD,
+    RECORD_HEAD_SIZE,
     REMEMBERED,
     cancels_of,
-    delay_id_of,
-    heads_of,
     schedule_ids_of,
 )
 from core.wheel.schedule_format import PENDING, Tombstone
@@ -209,16 +209,18 @@ class Schedule:
 
     def _parked(self, subject_id: int, position: int, payload: bytes | memoryview) -> None:
         at_zero, border, add = position + HEADER_SIZE, self.border, self.wheel.add
-        count = 0
-        for at, head in heads_of(payload):
-            count += 1
-            length, _, due, _, id_length = head
+        at, end, count, unpack = ORIGIN_SIZE, len(payload), 0, RECORD_HEAD.unpack_from
+        while at < end:  # as heads_of, in a third of the time
+            length, _, due, _, id_length = unpack(payload, at)
             if id_length:
-                key = (subject_id, delay_id_of(payload, at, head))
+                begin = at + RECORD_HEAD_SIZE
+                key = (subject_id, bytes(payload[begin : begin + id_length]))
                 self.names[key] = Named(at_zero + at, due, PENDING)
                 self.remembered.pop(key, None)
             if due < border:
                 add(due, at_zero + at, length, subject_id, id_length > 0)
+            at += length
+            count += 1
         self.recent.extend((position, len(payload), subject_id))
         self.recent_bytes += len(payload) - ORIGIN_SIZE
         self.pending[subject_id] = self.pending.get(subject_id, 0) + count
