@@ -13,6 +13,14 @@ Nothing here is known to the broker, and nothing of the broker is imported: over
 Kafka's protocol, spoken by Spark's own connector and by kafka-python.
 """
 
+from importlib.util import find_spec
+
+if find_spec("pyspark") is None or find_spec("kafka") is None:
+    raise ImportError(
+        "spark_connector needs PySpark and kafka-python, which the broker does not: install "
+        "kumquat-gateway[spark], or run `make demo`, which sets both up"
+    )
+
 from spark_connector.errors import ConnectorError
 from spark_connector.pipelines.archive import archive, read_archive
 from spark_connector.pipelines.dedupe import dedupe

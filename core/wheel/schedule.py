@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -397,7 +396,3 @@ class Schedule:
 
     def finish_load(self) -> None:
         self.loaded_until = self.border
-
-
-Live = Callable[[int], bool]
-"""Whether a subject id is alive."""
