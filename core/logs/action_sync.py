@@ -1,4 +1,4 @@
-"""One round of group commit of the action log: the part that blocks, made to run in another thread.
+"""One round of group commit of the action log: the part that blocks, made to run beside the loop.
 
 First the data of segments that were rolled since the last round, then that of the active one, then the
 folder if a file is new in it: only then is anything answered for. What comes after that (giving back room,
@@ -62,6 +62,12 @@ class ActionSyncJob:
             with suppress(OSError):
                 files.truncate(fd, size)
             files.close(fd)
+        self.synced()
+
+    def only_sync(self) -> int | None:
+        return None if self._rolled or self._directory is not None else self._active
+
+    def synced(self) -> None:
         if self._synced_file is not None:
             with suppress(OSError):
-                files.pwritev(self._synced_file, [pack_synced(self.target)], 0)
+                self._files.pwritev(self._synced_file, [pack_synced(self.target)], 0)

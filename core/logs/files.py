@@ -6,9 +6,9 @@ being written, runs out of room and fails to sync. What the logs may rely on is 
 here, once:
 
 - All calls are synchronous. `fdatasync`, `fsync_dir` and a cold `pread` take as long as the disk
-  does: call them off the event loop. Handles are small ints; any thread may use one, and a sync
-  may run in one thread while another writes. What is written while a sync runs is not covered by
-  it.
+  does: call them off the event loop, or ask for a `kernel_sync`. Handles are small ints; any
+  thread may use one, and a sync may run in one thread while another writes. What is written while
+  a sync runs is not covered by it.
 - `pwritev` writes everything or raises `OSError`. After an error nobody knows how much of it
   reached the file (on a full disk usually a prefix): truncate back, or do not trust the file past
   `offset`.
@@ -33,6 +33,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
+
+from core.logs.kernel_sync import KernelSync
 
 Buffer = bytes | bytearray | memoryview
 
@@ -68,6 +70,9 @@ class Files(Protocol):
         """
 
     def fdatasync(self, fd: int) -> None: ...
+
+    def kernel_sync(self) -> KernelSync | None:
+        """What does the same without blocking; None: there is no such thing."""
 
     def fsync_dir(self, path: Path) -> None: ...
 
@@ -156,6 +161,9 @@ class RealFiles:
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)
+
+    def kernel_sync(self) -> KernelSync | None:
+        return KernelSync.open()
 
     def fsync_dir(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

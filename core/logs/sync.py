@@ -1,4 +1,4 @@
-"""One round of group commit: the part that blocks, made to run in another thread.
+"""One round of group commit: the part that blocks, made to run beside the loop.
 
 Order matters. First the data of segments that were rolled since the last round, oldest first, then that
 of the active one, then the folder if a file is new in it: only then is anything acked. The checkpoints
@@ -69,6 +69,12 @@ class SyncJob:
                 checkpoint.append(rows, segment.end, True)
                 checkpoint.close()
             self._release(segment)
+        self.synced()
+
+    def only_sync(self) -> int | None:
+        return None if self._rolled or self._directory is not None else self._active
+
+    def synced(self) -> None:
         self._checkpoint.append(self._rows, self.target, self._preamble_complete)
 
     def _release(self, segment: Segment) -> None:

@@ -233,6 +233,9 @@ class FakeFiles:
             handle.node.sync_ends(mark)
             self._end(step)
 
+    def kernel_sync(self) -> None:
+        """All syncs are by `fdatasync`, in a thread."""
+
     def fsync_dir(self, path: Path) -> None:
         with self._lock, self._step("fsync_dir", path):
             if self._cut != (self.steps, "middle"):
