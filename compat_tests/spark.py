@@ -93,6 +93,12 @@ def numbers(frame: DataFrame) -> list[int]:
     return sorted(int(row.value) for row in frame.select("value").collect())
 
 
+def slowly(frame: DataFrame, milliseconds: str) -> DataFrame:
+    """Each row takes that long (an SQL expression) on its way from the source to the sink, so that a
+    story can step into the middle of a batch."""
+    return frame.where(f"java_method('java.lang.Thread', 'sleep', {milliseconds}) is not null")
+
+
 def write(frame: DataFrame, bootstrap: str, **options: str) -> None:
     writer = frame.write.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     writer.options(**options).save()
