@@ -1,8 +1,16 @@
-"""Spark reads a topic as a stream, and goes on from its checkpoint with nothing lost or doubled."""
+"""Spark reads a topic as a stream, and goes on from its checkpoint with nothing lost or doubled.
+
+In a checkpoint `offsets/N` says what batch N reads, `commits/N` that it is done. A query that was stopped
+or killed in between left a batch that is planned and not committed: the next one must read the
+same offsets again, whatever has come meanwhile.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import StreamingQueryException
 
 from compat_tests.spark import SECONDS, Copy, fill, sizes, stream
 from compat_tests.support import eventually
@@ -12,6 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+
+def batches(folder: Path, log: str) -> set[int]:
+    """The numbers in one of the checkpoint's two logs."""
+    return {int(each.name) for each in (folder / "checkpoint" / log).glob("[0-9]*")}
 
 
 def test_available_now_reads_all_and_ends_and_goes_on_from_the_checkpoint(
@@ -59,6 +72,41 @@ def test_query_that_runs_sees_what_is_written_meanwhile(
         finally:
             query.stop()
     assert copy.numbers() == list(range(written))
+
+
+def test_batch_that_was_begun_and_not_finished_is_read_again_as_it_was_planned(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    """The query dies of a row in the middle of a batch, when it has written the rows before it."""
+    copy = Copy(spark, tmp_path)
+    fill(bootstrap, topic, range(20))
+    source = stream(spark, bootstrap, subscribe=topic, maxOffsetsPerTrigger=7)
+    broken = source.where("if(offset = 10, raise_error('bad luck'), true)")
+    with pytest.raises(StreamingQueryException, match="bad luck"):
+        copy.run(broken)
+    assert batches(tmp_path, "offsets") - batches(tmp_path, "commits") == {1}
+    fill(bootstrap, topic, range(20, 30))
+    source = stream(spark, bootstrap, subscribe=topic, maxOffsetsPerTrigger=11)
+    assert sizes(copy.run(source)) == [7, 11, 5]
+    assert copy.numbers() == list(range(30))
+
+
+def test_batch_that_was_written_and_not_committed_is_not_doubled(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    """As after a kill between the sink's files and the commit, which is taken away here."""
+    copy = Copy(spark, tmp_path)
+    fill(bootstrap, topic, range(10))
+    source = stream(spark, bootstrap, subscribe=topic, maxOffsetsPerTrigger=7)
+    copy.run(source)
+    assert copy.numbers() == list(range(10))
+    newest = max(batches(tmp_path, "commits"))
+    for name in (f"{newest}", f".{newest}.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    fill(bootstrap, topic, range(10, 20))
+    # Spark takes it up with the end that it had, and the sink knows it; then what has come meanwhile.
+    assert sizes(copy.run(source)) == [7, 3]
+    assert copy.numbers() == list(range(20))
 
 
 def test_new_topic_of_the_pattern_joins_the_stream(
