@@ -11,8 +11,13 @@ subject, hour and slot of a plot, never a message.
 - The number of different keys and the percentiles are estimates (Spark's, within a few per cent and
   a ten-thousandth of the ranks).
 - Silences are found from sums by second, so none below a second is seen, and those above are exact.
-- Lateness is known of messages that the delay service delivered: their time less `qmq-due-ms`.
-- Messages without a time (Kafka's -1) are counted and left out.
+- Lateness is known of messages that the delay service delivered: their time less `qmq-due-ms`. Of a
+  copy (replay, dedupe) it is the original's, whose time stands in a header: when the copy was
+  made says nothing of the delay service.
+- Messages without a time (Kafka's -1), or with one after the year 9999 (a producer that gave
+  microseconds, say), are counted and left out.
+- Offsets without a message are counted when the whole of a subject is looked at: in a range of times,
+  messages of other times lie in between.
 """
 
 from __future__ import annotations
@@ -29,9 +34,10 @@ from pyspark.sql import functions as sql
 from spark_connector.errors import ConnectorError, clear_errors
 from spark_connector.offsets import check_subjects
 from spark_connector.pipelines.archive import archive_state
-from spark_connector.pipelines.copies import header
+from spark_connector.pipelines.copies import ORIGINAL_MS, header
 from spark_connector.pipelines.report_facts import (
     HOUR_MS,
+    LAST_MS,
     Figures,
     Report,
     Silence,
@@ -64,17 +70,19 @@ def report(spark: SparkSession, source: Source, progress: Progress = SILENT) -> 
     with clear_errors(), _kept(_slim(source.read(spark))) as slim:
         ranges = _ranges(slim)
         found = {name: row for name, row in ranges.items() if row["messages"]}
-        empty = [name for name in source.subjects if name not in found]
+        empty = [name for name in source.subjects if name not in ranges]
+        timeless = {name: row["timeless"] for name, row in ranges.items() if row["timeless"]}
         if not found:
-            return Report(str(source), written, [], empty)
+            return Report(str(source), written, [], empty, timeless)
         first = min(row["first_ms"] for row in found.values())
         last = max(row["last_ms"] for row in found.values())
         progress(f"report: summing up {sum(r['messages'] for r in found.values()):,} messages")
-        timed = slim.where("ms >= 0")
+        timed = slim.where(_timed())
         levels = _levels(timed, slot_width(first, last))
         seconds = _seconds(timed)
         busiest, silences = _busiest(seconds), _silences(seconds)
         keys = _top_keys(timed)
+    whole = source.since is None and source.until is None
     subjects = [
         SubjectFacts(
             name,
@@ -84,26 +92,30 @@ def report(spark: SparkSession, source: Source, progress: Progress = SILENT) -> 
             busiest[name],
             silences.get(name, []),
             keys.get(name, []),
-            row["holes"],
-            row["timeless"],
+            row["holes"] if whole else None,
         )
         for name, row in sorted(found.items())
     ]
-    return Report(str(source), written, subjects, empty)
+    return Report(str(source), written, subjects, empty, timeless)
 
 
 def _slim(messages: DataFrame) -> DataFrame:
     octets = sql.coalesce(sql.octet_length("key"), sql.lit(0))
     octets += sql.coalesce(sql.octet_length("value"), sql.lit(0))
     ms = sql.unix_millis("timestamp")
+    first_ms = sql.coalesce(header(ORIGINAL_MS).try_cast("bigint"), ms)
     return messages.select(
         sql.col("topic").alias("subject"),
         "offset",
         "key",
         ms.alias("ms"),
         octets.alias("octets"),
-        (ms - header(DUE_HEADER).try_cast("bigint")).alias("late"),
+        (first_ms - header(DUE_HEADER).try_cast("bigint")).alias("late"),
     )
+
+
+def _timed() -> Column:
+    return sql.col("ms").between(0, LAST_MS)
 
 
 @contextmanager
@@ -116,7 +128,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def _ranges(slim: DataFrame) -> dict[str, Row]:
-    timed = sql.col("ms") >= 0
+    timed = _timed()
     ms = sql.when(timed, sql.col("ms"))
     sums = slim.groupBy("subject").agg(
         sql.count_if(timed).alias("messages"),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HOUR_MS = 3_600_000
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: what is later is no time that anybody meant."""
 MOST_SLOTS = 96
 TABLE_HOURS = 48
 _SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800]
@@ -66,10 +68,8 @@ class SubjectFacts:
     silences: Sequence[Silence] = ()
     """The longest of all and the longest begun in each hour; longest first."""
     top_keys: Sequence[tuple[str, int]] = ()
-    holes: int = 0
-    """Offsets between the first and the last message that have none."""
-    timeless: int = 0
-    """Messages whose producer gave no time: they are in no figure."""
+    holes: int | None = 0
+    """Offsets between the first and the last message that have none; None: not looked for."""
 
     @property
     def rate(self) -> float:
@@ -95,6 +95,8 @@ class Report:
     subjects: Sequence[SubjectFacts]
     empty: Sequence[str] = field(default=())
     """Subjects without a message in the range."""
+    timeless: Mapping[str, int] = field(default_factory=dict)
+    """Of subjects that have any: messages without a time that can be. They are in no figure."""
 
     @property
     def start_ms(self) -> int:
@@ -146,20 +148,31 @@ def rate(per_second: float) -> str:
 def summary(report: Report, page: str) -> Summary:
     """The report as a terminal shows it: a table of subjects, and one of subjects by hour."""
     if not report.subjects:
-        values = [("source", report.source), ("without messages", ", ".join(report.empty))]
+        values = [("source", report.source), *_left_out(report)]
         return Summary("report: no messages in the range", values)
     values = [
         ("source", report.source),
         ("time", f"{clock(report.start_ms)} to {clock(report.end_ms)} UTC"),
         ("messages", f"{count(report.messages)}, {size(report.octets)}"),
     ]
-    if report.empty:
-        values.append(("without messages", ", ".join(report.empty)))
-    if timeless := sum(subject.timeless for subject in report.subjects):
-        values.append(("without a time", f"{count(timeless)}, left out"))
-    values.append(("page", page))
+    values += [*_left_out(report), ("page", page)]
     title = f"report: {count(len(report.subjects), 'subject')}"
     return Summary(title, values, [_subjects_table(report), _hours_table(report)])
+
+
+def _left_out(report: Report) -> list[tuple[str, str]]:
+    told = []
+    if report.empty:
+        told.append(("without messages", ", ".join(report.empty)))
+    if report.timeless:
+        told.append(("left out", timeless_text(report)))
+    return told
+
+
+def timeless_text(report: Report) -> str:
+    """5 messages of orders, 1 message of audit: none of them has a time that can be."""
+    each = [f"{count(n, 'message')} of {name}" for name, n in sorted(report.timeless.items())]
+    return f"{', '.join(each)}: without a time, or later than the year 9999"
 
 
 def _subjects_table(report: Report) -> Table:

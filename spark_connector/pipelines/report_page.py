@@ -19,8 +19,17 @@ from spark_connector.pipelines.report_facts import (
     hour_cells,
     milliseconds,
     rate,
+    timeless_text,
 )
-from spark_connector.pipelines.report_plots import TimeAxis, bars, lines, sparkline
+from spark_connector.pipelines.report_plots import (
+    COUNT,
+    LENGTH,
+    OCTETS,
+    TimeAxis,
+    bars,
+    lines,
+    sparkline,
+)
 from spark_connector.pipelines.summary import count, duration, size
 
 if TYPE_CHECKING:
@@ -38,7 +47,7 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 70rem; background: var(--page);
   color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-h1 { margin: 0; font-size: 1.6rem; } h2 { margin: 0; font-size: 1.2rem; }
+h1 { margin: 0; font-size: 1.6rem; } h2 { margin: 0; font-size: 1.2rem; overflow-wrap: anywhere; }
 h3 { margin: 0 0 .3rem; font-size: .85rem; font-weight: 600; color: var(--soft); }
 p { margin: .2rem 0; } .soft { color: var(--soft); } .bad { color: var(--bad); font-weight: 600; }
 section, .cards > div { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
@@ -56,7 +65,8 @@ th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap;
 th { color: var(--soft); font-size: .8rem; font-weight: 600; vertical-align: bottom;
   white-space: normal; }
 th.name, td.name { text-align: left; }
-td.key { text-align: left; max-width: 18rem; overflow: hidden; text-overflow: ellipsis; }
+td.name, td.key { overflow: hidden; text-overflow: ellipsis; }
+td.name { max-width: 17rem; } td.key { text-align: left; max-width: 14rem; }
 a { color: inherit; } summary { cursor: pointer; color: var(--soft); margin-top: .9rem; }
 svg.plot { width: 100%; height: auto; display: block; } svg.spark { width: 7.5rem; height: 1.4rem; }
 .bar { fill: var(--bar); } .silence { fill: var(--band); }
@@ -69,6 +79,8 @@ svg.plot { width: 100%; height: auto; display: block; } svg.spark { width: 7.5re
 .swatch.p50 { background: var(--second); } .swatch.p99 { background: var(--bar); }
 .share { height: .55rem; border-radius: 2px; background: var(--bar); min-width: 1px; }
 td.bars { width: 45%; }
+@media (max-width: 36rem) { .tick { font-size: 15px; } body { padding: 1rem .6rem 3rem; }
+  section { padding: .9rem .8rem; } td.name, td.key { max-width: 9rem; } td.bars { width: 25%; } }
 @media print { body { max-width: none; } section { break-inside: avoid; } }
 """
 
@@ -102,6 +114,8 @@ def _head(report: Report) -> str:
         lines_.append("<p>There is no message in the range.</p>")
     if report.empty:
         lines_.append(f'<p class="soft">Without a message: {escape(", ".join(report.empty))}</p>')
+    if report.timeless:
+        lines_.append(f'<p class="soft">Left out: {escape(timeless_text(report))}</p>')
     lines_.append(f'<p class="soft">Written {clock(report.written_ms)} UTC. All times are UTC.</p>')
     return f"<header>{''.join(lines_)}</header>\n"
 
@@ -132,7 +146,8 @@ def _overview(report: Report, axis: TimeAxis) -> str:
     rows = []
     for number, subject in enumerate(report.subjects):
         total = subject.total
-        link = f'<a href="#s{number}">{escape(subject.name)}</a>'
+        name = escape(subject.name)
+        link = f'<a href="#s{number}" title="{name}">{name}</a>'
         shape = sparkline(axis, _messages(subject), f"messages over time, {subject.name}")
         cells = [count(total.messages), rate(subject.rate), count(subject.busiest[0])]
         cells += [size(total.octets), size(total.size_p50), size(total.largest)]
@@ -148,10 +163,10 @@ def _subject(number: int, subject: SubjectFacts, axis: TimeAxis) -> str:
     octets = {start: figures.octets for start, figures in subject.slots.items()}
     least = SHADED_SHARE * (axis.end_ms - axis.start_ms) / 1000
     shaded = [silence for silence in subject.silences if silence.seconds >= least]
-    messages = bars(axis, _messages(subject), f"messages per {slot}", _short, shaded)
+    messages = bars(axis, _messages(subject), f"messages per {slot}", COUNT, shaded)
     blocks = [
         _block(f"Messages per {slot}" + (", silences shaded" if shaded else ""), messages),
-        _block(f"Volume per {slot}", bars(axis, octets, f"volume per {slot}", size)),
+        _block(f"Volume per {slot}", bars(axis, octets, f"volume per {slot}", OCTETS)),
     ]
     if subject.total.delayed:
         blocks.append(_lateness(subject, axis, slot))
@@ -174,15 +189,13 @@ def _sentence(subject: SubjectFacts) -> str:
     elif total.keyless:
         keys += f"; {count(total.keyless, 'message')} without a key"
     told = [
-        f"{count(total.messages, 'message')}, half of them up to {size(total.size_p50)},",
-        f"99 % up to {size(total.size_p99)}, all up to {size(total.largest)}.",
+        f"{count(total.messages, 'message')}. Sizes: p50 {size(total.size_p50)},",
+        f"p99 {size(total.size_p99)}, largest {size(total.largest)}.",
         f"The busiest second had {count(subject.busiest[0])} ({when}).",
         f"{keys}.",
     ]
     if subject.holes:
         told.append(f"{count(subject.holes, 'offset')} in between without a message.")
-    if subject.timeless:
-        told.append(f"{count(subject.timeless, 'message')} without a time, in no figure here.")
     sentence = f'<p class="soft">{" ".join(told)}</p>'
     if total.early:
         early = f"{count(total.early, 'delayed message')} came before the time they were due."
@@ -204,7 +217,7 @@ def _lateness(subject: SubjectFacts, axis: TimeAxis, slot: str) -> str:
         f'<i class="swatch p50"></i> p50 {p50}, <i class="swatch p99"></i> p99 {p99}, '
         f"at most {most}</p>"
     )
-    plot = lines(axis, series, f"lateness per {slot}", lambda ms: milliseconds(round(ms)))
+    plot = lines(axis, series, f"lateness per {slot}", LENGTH)
     return _block(f"Lateness of delayed messages per {slot}", plot + legend)
 
 
@@ -212,11 +225,15 @@ def _keys(subject: SubjectFacts) -> str:
     most = subject.top_keys[0][1]
     rows = [
         f'<tr><td class="key" title="{escape(key)}">{escape(key)}</td><td>{count(number)}</td>'
-        f"<td>{number / subject.total.messages:.1%}</td>"
+        f"<td>{_share(number / subject.total.messages)}</td>"
         f'<td class="bars"><div class="share" style="width:{number / most:.0%}"></div></td></tr>'
         for key, number in subject.top_keys
     ]
-    return _block("Most frequent keys", f"<table>{''.join(rows)}</table>")
+    return _block("Most frequent keys", f'<div class="wide"><table>{"".join(rows)}</table></div>')
+
+
+def _share(part: float) -> str:
+    return f"{part:.1%}" if part >= 0.001 else "&lt;0.1%"
 
 
 def _silences(subject: SubjectFacts) -> str:
@@ -272,10 +289,3 @@ def _slot_name(slot_ms: int) -> str:
             number = slot_ms // unit
             return name if number == 1 else f"{number} {name}s"
     raise ValueError(f"a slot of {slot_ms} ms is no whole number of seconds")
-
-
-def _short(number: float) -> str:
-    for unit, name in ((1e9, "G"), (1e6, "M")):
-        if number >= unit:
-            return f"{number / unit:g} {name}"
-    return f"{number:,.0f}"

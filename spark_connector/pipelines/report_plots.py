@@ -5,8 +5,8 @@ fonts are the page's: everything drawn carries a class, and the page's style say
 in the light and in the dark. Each bar and point has a `title`, which browsers show under the pointer.
 
 The time axis begins and ends where the report does, the same for all its subjects, so that plots
-below each other can be compared. Numbers on the other axis are round, and it begins at zero: the
-height of a bar is its number.
+below each other can be compared. Numbers on the other axis are round in their unit (10, 20, 30 s and
+15, 30, 45 min), and it begins at zero: the height of a bar is its number.
 """
 
 from __future__ import annotations
@@ -17,15 +17,21 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from spark_connector.pipelines.report_facts import HOUR_MS, Silence, clock
+from spark_connector.pipelines.summary import duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+DAY_MS = 24 * HOUR_MS
 WIDTH, HEIGHT = 480, 170
 LEFT, RIGHT, TOP, BOTTOM = 60, 6, 10, 24
 MOST_TIME_TICKS = 6
 _TICK_SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800]
 _TICK_HOURS = [1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 1344, 2688]
+_LENGTHS = [m for power in (1, 10, 100) for m in (power, 2 * power, 5 * power)]
+_LENGTHS += [s * 1000 for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)]
+_LENGTHS += [h * HOUR_MS for h in (1, 2, 3, 6, 12)]
+MOST_HEIGHT_TICKS = 4
 
 
 @dataclass(frozen=True)
@@ -54,21 +60,33 @@ class TimeAxis:
         return [(ms, clock(ms, _time_pattern(ms, step))) for ms in times]
 
 
+@dataclass(frozen=True)
+class Unit:
+    """What goes up."""
+
+    show: Callable[[float], str]
+    """As it is told under the pointer."""
+    tick: Callable[[float], str]
+    """As it stands beside the axis, where there is room for seven letters."""
+    ticks: Callable[[float], Sequence[int]]
+    """From 0 to at or above the top."""
+
+
 def bars(
     axis: TimeAxis,
     values: Mapping[int, float],
     label: str,
-    show: Callable[[float], str],
+    unit: Unit,
     silences: Iterable[Silence] = (),
 ) -> str:
     """A bar a slot; behind them, long silences as bands."""
-    height = _Height(max(values.values(), default=0), show)
+    height = _Height(max(values.values(), default=0), unit)
     parts = [_band(axis, silence) for silence in silences]
     parts += [height.grid(), _time_labels(axis)]
     for start, value in sorted(values.items()):
         x, y = axis.x(start), height.y(value)
         wide = max(axis.x(start + axis.slot_ms) - x - 1, 1.0)
-        told = f"{clock(start)}: {show(value)}"
+        told = f"{clock(start)}: {unit.show(value)}"
         parts.append(
             f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}"'
             f' height="{_floor() - y:.1f}"><title>{escape(told)}</title></rect>'
@@ -80,11 +98,11 @@ def lines(
     axis: TimeAxis,
     series: Sequence[tuple[str, str, Mapping[int, float]]],
     label: str,
-    show: Callable[[float], str],
+    unit: Unit,
 ) -> str:
     """Lines with a point a slot, each (name, class, values). A slot without a value breaks the line."""
     top = max((v for _, _, values in series for v in values.values()), default=0)
-    height = _Height(top, show)
+    height = _Height(top, unit)
     parts = [height.grid(), _time_labels(axis)]
     for name, kind, values in series:
         points = [
@@ -97,7 +115,7 @@ def lines(
             last = start
         parts.append(f'<path class="line {kind}" d="{" ".join(path)}"/>')
         for start, x, value in points:
-            told = f"{clock(start)}, {name}: {show(value)}"
+            told = f"{clock(start)}, {name}: {unit.show(value)}"
             parts.append(
                 f'<circle class="point {kind}" cx="{x:.1f}" cy="{height.y(value):.1f}" r="2.5">'
                 f"<title>{escape(told)}</title></circle>"
@@ -122,20 +140,56 @@ def sparkline(axis: TimeAxis, values: Mapping[int, float], label: str) -> str:
     )
 
 
-def round_ticks(top: float, most: int = 4) -> list[int]:
-    """0 and up to `most` round whole numbers above it, the last one at or above the top."""
-    rough = max(top / most, 1.0)
+def round_ticks(top: float) -> list[int]:
+    """0 and a few round whole numbers above it, the last one at or above the top."""
+    return _up_to(top, _round_step(top))
+
+
+def round_lengths(top_ms: float) -> list[int]:
+    """The same for lengths of time: round as clocks have it."""
+    step = next((ms for ms in _LENGTHS if top_ms / ms <= MOST_HEIGHT_TICKS), 0)
+    return _up_to(top_ms, step or _round_step(top_ms / DAY_MS) * DAY_MS)
+
+
+def _round_step(top: float) -> int:
+    rough = max(top / MOST_HEIGHT_TICKS, 1.0)
     power = 10 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
+    return next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
+
+
+def _up_to(top: float, step: int) -> list[int]:
     return [step * i for i in range(max(math.ceil(top / step), 1) + 1)]
+
+
+def short_count(number: float) -> str:
+    """9,000; 10 k; 1.5 M."""
+    if number < 10_000:
+        return f"{number:,.0f}"
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if number >= unit:
+            return f"{number / unit:g} {name}"
+    return f"{number / 1000:g} k"
+
+
+def short_length(ms: float) -> str:
+    """0; 20 ms; 15 s; 90 min; 2 h; 3 d: in the largest unit that leaves a whole number."""
+    for unit, name in ((DAY_MS, "d"), (HOUR_MS, "h"), (60_000, "min"), (1000, "s")):
+        if ms >= unit and ms % unit == 0:
+            return f"{ms / unit:,.0f} {name}"
+    return f"{ms:g} ms" if ms else "0"
+
+
+COUNT = Unit(lambda number: f"{number:,.0f}", short_count, round_ticks)
+OCTETS = Unit(size, lambda octets: size(octets).replace(".0 ", " "), round_ticks)
+LENGTH = Unit(lambda ms: duration(ms / 1000), short_length, round_lengths)
 
 
 class _Height:
     """The axis that goes up."""
 
-    def __init__(self, top: float, show: Callable[[float], str]) -> None:
-        self._ticks = round_ticks(top)
-        self._show = show
+    def __init__(self, top: float, unit: Unit) -> None:
+        self._ticks = unit.ticks(top)
+        self._unit = unit
 
     def y(self, value: float) -> float:
         return _floor() - (_floor() - TOP) * value / self._ticks[-1]
@@ -150,7 +204,7 @@ class _Height:
             )
             parts.append(
                 f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">'
-                f"{escape(self._show(tick))}</text>"
+                f"{escape(self._unit.tick(tick))}</text>"
             )
         return "".join(parts)
 

@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 
 from spark_connector.errors import ConnectorError
 from spark_connector.pipelines.report import key_text, report, write_page
-from spark_connector.pipelines.report_facts import HOUR_MS, Silence, summary
+from spark_connector.pipelines.report_facts import HOUR_MS, Report, Silence, summary
 from spark_connector.pipelines.report_page import page
 from spark_connector.pipelines.sources import Source
 
@@ -64,9 +64,12 @@ def test_figures_that_do_not_add_up(
     assert {hour: f.messages for hour, f in orders.hours.items()} == {T0: 100, T0 + HOUR_MS: 2}
     assert sum(figures.messages for figures in orders.slots.values()) == 102
     assert orders.top_keys == [("k0", 26), ("k1", 25), ("k2", 25), ("k3", 25)]
-    assert orders.busiest == (100, T0)
+    assert (orders.busiest, orders.holes) == ((100, T0), 0)
     assert orders.silences == [Silence(T0 + 990, T0 + HOUR_MS)]
+    sizes = sorted([*(size + 2 for size in range(100)), 4 + 2, 0])
+    assert (orders.total.size_p50, orders.total.size_p99) == (sizes[50], sizes[100])
     assert (orders.total.delayed, orders.total.late_max, orders.total.early) == (2, 70, 0)
+    assert (orders.total.late_p50, orders.total.late_p99) == (5, 70)
     assert orders.hours[T0].delayed == 0
     assert (other.total.messages, other.total.octets, other.silences) == (1, 7, [])
     assert "orders" in summary(facts, "page").text()
@@ -83,6 +86,35 @@ def test_a_delayed_message_that_came_early_is_not_hidden(
     assert "1 delayed message came before" in page(facts)
 
 
+def test_a_copy_is_as_late_as_the_day_on_which_it_was_made(
+    spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer
+) -> None:
+    """Replay and dedupe keep the header that says when the original was due."""
+    original = ("kumquat-original-ms", b"%d" % (T0 + 7))
+    send(producer, "copies", T0 + 24 * HOUR_MS, b"", headers=[*due(T0), original])
+    send(producer, "copies", T0 + 24 * HOUR_MS, b"", headers=[*due(T0 + 24 * HOUR_MS - 2)])
+    producer.flush()
+    total = report(spark, Source(kumquat.bootstrap, ["copies"])).subjects[0].total
+    assert (total.delayed, total.late_p50, total.late_max, total.early) == (2, 2, 7, 0)
+
+
+def test_a_time_that_no_calendar_has_ends_the_report(
+    spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer
+) -> None:
+    """A producer gave microseconds for milliseconds; the broker takes the time that it is given."""
+    send(producer, "mixed", T0 * 1000)
+    send(producer, "mixed", T0)
+    send(producer, "never", T0 * 1000)
+    producer.flush()
+    facts = report(spark, Source(kumquat.bootstrap, ["mixed", "never"]))
+    assert [(subject.name, subject.total.messages) for subject in facts.subjects] == [("mixed", 1)]
+    assert (facts.timeless, list(facts.empty)) == ({"mixed": 1, "never": 1}, [])
+    only = report(spark, Source(kumquat.bootstrap, ["never"]))
+    for told in (summary(facts, "page").text(), page(facts), page(only)):
+        assert "1 message of never: without a time" in told
+    assert "without messages" not in summary(only, "page").text()
+
+
 def test_messages_outside_the_range_are_counted(
     spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer
 ) -> None:
@@ -92,7 +124,19 @@ def test_messages_outside_the_range_are_counted(
     since, until = NOON + timedelta(minutes=3), NOON + timedelta(minutes=7)
     facts = report(spark, Source(kumquat.bootstrap, ["range"], since=since, until=until))
     assert (facts.messages, facts.start_ms) == (4, T0 + 180_000)
-    assert facts.subjects[0].holes == 0
+    assert "without a message" not in page(facts)
+
+
+def test_messages_of_another_time_are_taken_for_holes(
+    spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer
+) -> None:
+    for minute in (0, 1, 50, 2, 3):
+        send(producer, "mixed", T0 + minute * 60_000)
+    producer.flush()
+    until = NOON + timedelta(minutes=10)
+    facts = report(spark, Source(kumquat.bootstrap, ["mixed"], until=until))
+    assert (facts.messages, facts.subjects[0].holes) == (4, None)
+    assert "without a message" not in page(facts)
 
 
 def test_an_empty_subject_ends_the_report(
@@ -113,11 +157,13 @@ def test_a_subject_that_is_not_there(spark: SparkSession, kumquat: TestBroker) -
     assert "\n" not in str(raised.value)
 
 
-def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    from spark_connector.pipelines.report_facts import Report
-
+def test_a_page_that_cannot_be_written_takes_the_old_one_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_page(path, Report("the old one", T0, []))
+    (tmp_path / "page.html.partial").mkdir()
     with pytest.raises(ConnectorError, match="give another --page"):
-        write_page(tmp_path / "no" / "page.html", Report("broker", T0, []))
+        write_page(path, Report("the new one", T0, []))
+    assert "the old one" in path.read_text()
 
 
 @pytest.mark.parametrize(

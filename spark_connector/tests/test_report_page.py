@@ -24,13 +24,17 @@ from spark_connector.pipelines.report_facts import (
 )
 from spark_connector.pipelines.report_page import page
 from spark_connector.pipelines.report_plots import (
+    COUNT,
     HEIGHT,
+    LENGTH,
     MOST_TIME_TICKS,
+    OCTETS,
     TOP,
     WIDTH,
     TimeAxis,
     bars,
     lines,
+    round_lengths,
     round_ticks,
 )
 
@@ -85,8 +89,9 @@ def checked(text: str) -> str:
 def test_a_page_that_needs_something_else() -> None:
     silences = [Silence(T0 + 60_000, T0 + 2_000_000)]
     keys = [("customer-1", 9), ("customer-2", 2)]
-    subjects = [facts(silences=silences, top_keys=keys, holes=3, timeless=2), facts("audit")]
-    text = checked(page(Report("broker 127.0.0.1:9092", T0, subjects, ["idle"])))
+    subjects = [facts(silences=silences, top_keys=keys, holes=3), facts("audit")]
+    report = Report("broker 127.0.0.1:9092", T0, subjects, ["idle"], {"orders": 2})
+    text = checked(page(report))
     for part in ("orders", "audit", "idle", "customer-2", "Lateness", "silences shaded", "90 ms"):
         assert part in text
     assert "prefers-color-scheme: dark" in text
@@ -117,7 +122,7 @@ def test_a_bar_outside_the_picture() -> None:
     axis = TimeAxis.covering(T0, T0 + 90_000, 1000)
     values = {T0: 1.0, T0 + 90_000: 977.0}
     silence = [Silence(T0 + 1000, T0 + 89_999)]
-    root = ElementTree.fromstring(bars(axis, values, "a & b", str, silence))
+    root = ElementTree.fromstring(bars(axis, values, "a & b", COUNT, silence))
     found = list(root.iter("rect"))
     assert [shape.get("class") for shape in found] == ["silence", "bar", "bar"]
     for shape in found:
@@ -132,7 +137,7 @@ def test_a_bar_outside_the_picture() -> None:
 def test_a_line_drawn_over_slots_that_have_no_value() -> None:
     axis = TimeAxis.covering(T0, T0 + 9000, 1000)
     values = {T0: 1.0, T0 + 1000: 2.0, T0 + 5000: 3.0}
-    root = ElementTree.fromstring(lines(axis, [("p50", "p50", values)], "late", str))
+    root = ElementTree.fromstring(lines(axis, [("p50", "p50", values)], "late", LENGTH))
     path = next(root.iter("path")).get("d") or ""
     assert re.sub(r"[^ML]", "", path) == "MLM"
     assert len(list(root.iter("circle"))) == 3
@@ -157,6 +162,31 @@ def test_numbers_on_the_axis_that_are_not_round(top: int) -> None:
     assert 2 <= len(ticks) <= 6
     assert ticks[-1] >= top
     assert str(ticks[1]).rstrip("0") in ("1", "2", "5")
+
+
+@given(st.integers(0, 10**12))
+def test_times_on_the_axis_that_no_clock_shows(top_ms: int) -> None:
+    ticks = round_lengths(top_ms)
+    assert 2 <= len(ticks) <= 6
+    assert ticks[-1] >= top_ms
+    assert re.fullmatch(r"[1-9][0-9,]{0,6} (ms|s|min|h|d)", LENGTH.tick(ticks[1]))
+
+
+def test_a_label_that_does_not_fit_beside_the_axis() -> None:
+    assert [LENGTH.tick(ms) for ms in round_lengths(4_300_000)] == ["0", "30 min", "1 h", "90 min"]
+    assert [COUNT.tick(n) for n in (0, 9000, 150_000, 1_500_000)] == [
+        "0",
+        "9,000",
+        "150 k",
+        "1.5 M",
+    ]
+    assert [OCTETS.tick(n) for n in (0, 500, 100_000, 1_500_000)] == [
+        "0 B",
+        "500 B",
+        "100 kB",
+        "1.5 MB",
+    ]
+    assert COUNT.show(149_999) == "149,999"
 
 
 @pytest.mark.parametrize(
