@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gateway.sharing import Sharing
 
 LOOK_AGAIN_SECONDS = 1.0
+FIRST_HAND_OUT = 500
+"""The most that a member is handed at once before it has acked anything: it may turn out to be slow."""
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +171,8 @@ class Counter:
             self._expire(progress)
         now = trio.current_time()
         most = sharing.coordinator.group_config(self.group.name).lease_max_records
+        if not self._policy.pace(log.member_id).rate:
+            most = min(most, FIRST_HAND_OUT)
         ranges = hand_out(
             progress,
             log,

@@ -50,7 +50,7 @@ _DEFINITIONS = (
     Definition(
         "lease.max.records",
         integer(1, INT_MAX),
-        "500",
+        "2000",
         "real",
         "The most messages that a sharing member is handed in one answer.",
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from core.delivery.state import pull_offset, split_offset
+from gateway.counter import FIRST_HAND_OUT
 from gateway.tests.harness import Served, produce, serve
 from gateway.tests.members import Member, Record, fetch_request, records_in, sharing
 from gateway.wire.codes import ErrorCode
@@ -248,6 +249,19 @@ def test_an_ack_that_opens_the_window_feeds_who_waits_for_it(
             await served.settled()
             assert await member.commit() == 0
             assert len(await member.receive()) > 0
+
+    serve(check, tmp_path)
+
+
+def test_a_member_that_may_be_slow_is_not_handed_a_heap_at_once(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        await fill(served, "t", *[1000] * 8)
+        async with sharing(served, "g", "t", 1) as (member,):
+            assert len(await member.fetch()) == FIRST_HAND_OUT
+            assert len(await member.fetch()) == FIRST_HAND_OUT
+            assert await member.commit() == 0
+            assert len(await member.fetch()) > FIRST_HAND_OUT
 
     serve(check, tmp_path)
 

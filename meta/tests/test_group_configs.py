@@ -55,7 +55,7 @@ def test_the_groups_own_mode_beats_the_subjects() -> None:
 
 def test_a_stored_value_that_is_no_longer_allowed_has_no_effect() -> None:
     config = effective_group({"lease.max.records": "-5", "lease.steal.after.ms": "7"})
-    assert (config.lease_max_records, config.lease_steal_after_ms) == (500, 7)
+    assert (config.lease_max_records, config.lease_steal_after_ms) == (2000, 7)
 
 
 def test_describe_says_where_a_value_comes_from() -> None:
@@ -71,7 +71,7 @@ def test_describe_says_where_a_value_comes_from() -> None:
         ("shared", ConfigSource.GROUP_CONFIG),
         ("auto", ConfigSource.DEFAULT_CONFIG),
     ]
-    assert (records.value, records.source) == ("500", ConfigSource.DEFAULT_CONFIG)
+    assert (records.value, records.source) == ("2000", ConfigSource.DEFAULT_CONFIG)
     assert records.is_default
     assert [row.name for row in describe_group({}, ["consume.mode", "no.such"])] == ["consume.mode"]
 

@@ -70,7 +70,7 @@ def test_what_was_set_for_one_group_is_shown_for_it_alone_and_after_a_restart(
         async with served.client() as client:
             shown = await described(client, "g")
             assert shown["consume.mode"] == ("shared", SOURCE_GROUP)
-            assert shown["lease.max.records"] == ("500", SOURCE_DEFAULT)
+            assert shown["lease.max.records"] == ("2000", SOURCE_DEFAULT)
             assert shown["lease.steal.after.ms"] == ("1000", SOURCE_DEFAULT)
             assert shown["auto.exclusive.after.ms"] == ("60000", SOURCE_DEFAULT)
             assert shown["consume.auto.offset.reset"] == ("earliest", SOURCE_DEFAULT)
