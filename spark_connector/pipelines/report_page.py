@@ -45,7 +45,7 @@ _STYLE = """
   --soft: #9ba1ab; --rule: #32363d; --bar: #f0953a; --second: #6fb1e0; --band: #aab2c01c;
   --bad: #ff8a80; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 70rem; background: var(--page);
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 76rem; background: var(--page);
   color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { margin: 0; font-size: 1.6rem; } h2 { margin: 0; font-size: 1.2rem; overflow-wrap: anywhere; }
 h3 { margin: 0 0 .3rem; font-size: .85rem; font-weight: 600; color: var(--soft); }
@@ -60,15 +60,16 @@ section { padding: 1.1rem 1.25rem; margin-top: 1.25rem; }
   grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap;
+th, td { padding: .3rem .5rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--rule); }
 th { color: var(--soft); font-size: .8rem; font-weight: 600; vertical-align: bottom;
   white-space: normal; }
 th.name, td.name { text-align: left; }
-td.name, td.key { overflow: hidden; text-overflow: ellipsis; }
-td.name { max-width: 17rem; } td.key { text-align: left; max-width: 14rem; }
+td.name a, td.key { overflow: hidden; text-overflow: ellipsis; }
+td.name a { display: inline-block; max-width: 11rem; vertical-align: bottom; }
+td.key { text-align: left; max-width: 14rem; }
 a { color: inherit; } summary { cursor: pointer; color: var(--soft); margin-top: .9rem; }
-svg.plot { width: 100%; height: auto; display: block; } svg.spark { width: 7.5rem; height: 1.4rem; }
+svg.plot { width: 100%; height: auto; display: block; } svg.spark { width: 6rem; height: 1.4rem; }
 .bar { fill: var(--bar); } .silence { fill: var(--band); }
 .grid { stroke: var(--rule); } .axis { stroke: var(--soft); }
 .tick { fill: var(--soft); font: 11px system-ui, sans-serif; }
@@ -79,8 +80,8 @@ svg.plot { width: 100%; height: auto; display: block; } svg.spark { width: 7.5re
 .swatch.p50 { background: var(--second); } .swatch.p99 { background: var(--bar); }
 .share { height: .55rem; border-radius: 2px; background: var(--bar); min-width: 1px; }
 td.bars { width: 45%; }
-@media (max-width: 36rem) { .tick { font-size: 15px; } body { padding: 1rem .6rem 3rem; }
-  section { padding: .9rem .8rem; } td.name, td.key { max-width: 9rem; } td.bars { width: 25%; } }
+@media (max-width: 36rem) { .tick { font-size: 14px; } body { padding: 1rem .6rem 3rem; }
+  section { padding: .9rem .8rem; } td.name a, td.key { max-width: 9rem; } td.bars { width: 25%; } }
 @media print { body { max-width: none; } section { break-inside: avoid; } }
 """
 
