@@ -2,18 +2,24 @@
 
 `write_json` writes a neighbour, syncs it, renames it, and syncs the folder: after a crash, or a power
 cut, the file is the old one or the new one. Every such file carries the version of its format;
-one of a newer version is refused with a line that says so, never guessed at.
+one of a newer version is refused with a line that says so, never guessed at. `write_new_json` is for
+files that are written once: it never takes the place of one that is there.
 
 `locked` is held by Spark's JVM, not by Python. A driver that is killed leaves its JVM behind for
 some moments, and with `local[…]` the JVM is also where tasks run and producers send. Who gets the lock
 therefore knows that all of them have ended. On a cluster executors are processes of their own, and
 the lock says nothing of them: see copies.py.
+
+Java's locks are the system's, and those belong to the process: when it closes the file, however
+often it has it open, its lock is gone. So the file is opened only by who has its name in `_mine`, which
+tells the runs of this process apart.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -23,7 +29,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from spark_connector.errors import ConnectorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -31,23 +37,56 @@ if TYPE_CHECKING:
 LOCK_WAIT_SECONDS = 30.0
 LOCK_ASK_SECONDS = 0.1
 PARTIAL = ".partial"
+_mine: set[str] = set()
+_guard = threading.Lock()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
+    _write_partial(path, content).replace(path)
+    sync(path.parent)
+
+
+def write_new_json(path: Path, content: dict[str, Any]) -> None:
+    """As `write_json`, but a ConnectorError when the file is there already."""
+    partial = _write_partial(path, content)
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        partial.unlink()
+        raise _not_new(path) from None
+    except OSError:  # no links on this file system
+        if path.exists():
+            partial.unlink()
+            raise _not_new(path) from None
+        partial.replace(path)
+    else:
+        partial.unlink()
+    sync(path.parent)
+
+
+def _write_partial(path: Path, content: dict[str, Any]) -> Path:
     partial = path.with_name(path.name + PARTIAL)
     with partial.open("w") as file:
         json.dump(content, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    partial.replace(path)
-    sync(path.parent)
+    return partial
+
+
+def _not_new(path: Path) -> ConnectorError:
+    return ConnectorError(
+        f"{path} is there already: another run writes to this folder; run this again when it has ended"
+    )
 
 
 def read_json(path: Path, version: int) -> dict[str, Any]:
-    """What `write_json` wrote; `version` is the newest that the caller knows."""
+    """What `write_json` wrote; `version` is the newest that the caller knows. A file that is not
+    there is a FileNotFoundError."""
     try:
         content = json.loads(path.read_text())
         found = int(content["version"])
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ConnectorError(f"{path} cannot be read: restore it from a backup ({error})") from None
     if found > version:
@@ -70,18 +109,36 @@ def sync(path: Path) -> None:
 @contextmanager
 def locked(spark: SparkSession, path: Path) -> Iterator[None]:
     """Nobody else has this file's lock in the block; waits for one whose Spark is just ending."""
-    jvm: Any = spark.sparkContext._jvm
-    file = jvm.java.io.RandomAccessFile(str(path.absolute()), "rw")
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    name = os.path.realpath(path)
+    _wait_until(lambda: _claim(name), deadline, path)
     try:
-        deadline = time.monotonic() + LOCK_WAIT_SECONDS
-        while not _try_lock(file):
-            if time.monotonic() > deadline:
-                raise ConnectorError(f"{path.parent} is in use: another run holds {path}")
-            time.sleep(LOCK_ASK_SECONDS)
-        yield
+        jvm: Any = spark.sparkContext._jvm
+        file = jvm.java.io.RandomAccessFile(name, "rw")
+        try:
+            _wait_until(lambda: _try_lock(file), deadline, path)
+            yield
+        finally:
+            with suppress(Py4JError, OSError):  # the JVM may be gone, and its lock with it
+                file.close()
     finally:
-        with suppress(Py4JError, OSError):  # the JVM may be gone, and its lock with it
-            file.close()
+        with _guard:
+            _mine.discard(name)
+
+
+def _wait_until(done: Callable[[], bool], deadline: float, path: Path) -> None:
+    while not done():
+        if time.monotonic() > deadline:
+            raise ConnectorError(f"{path.parent} is in use: another run holds {path}")
+        time.sleep(LOCK_ASK_SECONDS)
+
+
+def _claim(name: str) -> bool:
+    with _guard:
+        if name in _mine:
+            return False
+        _mine.add(name)
+        return True
 
 
 def _try_lock(file: Any) -> bool:
