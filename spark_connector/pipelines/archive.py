@@ -3,15 +3,19 @@
     archive(spark, "127.0.0.1:9092", ["orders", "payments"], "archive")
     read_archive(spark, "archive").groupBy("topic", "day").count()
 
-A run goes from where the archive ends to where the subjects end as it begins, in batches. The offsets
-that a batch covers are committed in the same file as the list of its data (archive_format.py): a
-run that is stopped or killed anywhere has done whole batches, and the next one goes on from there.
+A run goes from where the archive ends to where the subjects end as it begins, in batches
+(archive_run.py). The offsets that a batch covers are committed in the same file as the list of its
+data (archive_format.py): a run that is stopped or killed anywhere has done whole batches, and the
+next one goes on from there.
 
 - Read an archive with `read_archive`. It takes committed files only; `spark.read.parquet` would also
   see what a run that was killed has left.
 - One run at a time: a second one on the folder waits half a minute, then says so.
-- What retention deleted before it was archived ends the run, with the range, unless `accept_loss`.
-  Then the range is kept in the commit and told in every summary. Holes in the offsets are no loss.
+- A subject's archive begins where the subject did when a run first named it, also if it was empty then.
+  What retention deleted from there on before it was archived ends the run, with the range, unless
+  `accept_loss`. Then the range is kept in the commit and told in every summary. Holes in the
+  offsets are no loss.
+- A subject that was deleted and made anew is another one: the run ends, before any of it is archived.
 - A batch is meant to be BATCH_BYTES on disk, so that memory does not depend on how much there
   is: the first one is small, and each tells how many messages the next may have.
 - The folder is one that this machine, and all of Spark's, see as files: the commit is a rename.
@@ -19,39 +23,20 @@ run that is stopped or killed anywhere has done whole batches, and the next one 
 
 from __future__ import annotations
 
-import shutil
-import time
-from dataclasses import dataclass, field
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
 from spark_connector.errors import ConnectorError
-from spark_connector.offsets import check_subjects, earliest, identities, latest
-from spark_connector.pipelines.archive_compaction import compact
-from spark_connector.pipelines.archive_format import (
-    COMMITS,
-    LOCK,
-    STAGING,
-    Commit,
-    Range,
-    State,
-    exists,
-    load,
-    remove_leftovers,
-    write_commit,
-)
-from spark_connector.pipelines.archive_writer import (
-    SCHEMA,
-    archive_session,
-    as_archived,
-    write_files,
-)
+from spark_connector.offsets import check_subjects
+from spark_connector.pipelines.archive_format import COMMITS, LOCK, Range, State, exists, load
+from spark_connector.pipelines.archive_run import Archived, Run
+from spark_connector.pipelines.archive_writer import archive_session, read_files
 from spark_connector.pipelines.durable import locked
 from spark_connector.pipelines.sources import add_broker
-from spark_connector.pipelines.summary import SILENT, Progress, Summary, count, size
-from spark_connector.subjects import read_subject
+from spark_connector.pipelines.summary import SILENT, Progress, Summary
 
 if TYPE_CHECKING:
     import argparse
@@ -59,43 +44,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_connector.offsets import Offsets
-
 FILE_BYTES = 128 << 20
-BATCH_BYTES = 256 << 20
-FIRST_BATCH = 50_000
-LARGEST_BATCH = 5_000_000
-OFFSETS_PER_TASK = 50_000
-COMPACT_EVERY = 16
-
-
-@dataclass
-class Archived:
-    """What a run has done so far."""
-
-    subjects: Sequence[str]
-    folder: Path
-    batches: int = 0
-    messages: int = 0
-    octets: int = 0
-    replaced: int = 0
-    leftovers: int = 0
-    lost: dict[str, list[Range]] = field(default_factory=dict)
-    files: int = 0
-
-    def summary(self) -> Summary:
-        done = f"{count(self.messages, 'message')}, {size(self.octets)}"
-        values = [
-            ("folder", str(self.folder)),
-            ("subjects", ", ".join(self.subjects)),
-            ("archived", f"{done}, in {self.batches:,} commits"),
-            ("files", f"{self.files:,} in all, {self.replaced:,} small ones put together"),
-        ]
-        if self.leftovers:
-            values.append(("removed", f"{count(self.leftovers, 'file')} of a run that broke off"))
-        for subject, ranges in self.lost.items():
-            values += [("LOST", f"{subject}: {_told(each)}") for each in ranges]
-        return Summary(f"archive: {count(self.messages, 'message')}", values)
 
 
 def archive(
@@ -111,14 +60,14 @@ def archive(
     """Archives what the subjects have now and the archive has not."""
     names = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
     place = _checked(bootstrap, names, folder)
-    ends = latest(bootstrap, names)
     (place / COMMITS).mkdir(parents=True, exist_ok=True)
     with locked(spark, place / LOCK):
-        run = _Run(archive_session(spark), bootstrap, place, accept_loss, Archived(names, place))
+        run = Run(archive_session(spark), bootstrap, names, place, accept_loss)
         run.clean()
-        run.catch_up(ends, file_bytes, progress)
+        run.catch_up(run.begin(), file_bytes, progress)
+        done = run.finish()
     progress.end()
-    return run.finished(names)
+    return done
 
 
 def read_archive(
@@ -139,13 +88,13 @@ def read_archive(
     if missing := sorted(wanted - known):
         has = ", ".join(sorted(known)) or "nothing"
         raise ConnectorError(f"{place} has no {', '.join(missing)}: it holds {has}")
-    paths = [
-        str(place / file.path)
+    files = [
+        file.path
         for file in state.files.values()
         if file.subject in wanted
         and (ranges is None or _meets(ranges.get(file.subject), (file.first, file.last + 1)))
     ]
-    return _as_messages(_files(spark, place, paths), ranges)
+    return _as_messages(read_files(spark, place, files), ranges)
 
 
 def archive_state(folder: Path | str) -> State:
@@ -193,105 +142,6 @@ def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
     ).summary()
 
 
-@dataclass
-class _Run:
-    spark: SparkSession
-    bootstrap: str
-    folder: Path
-    accept_loss: bool
-    done: Archived
-
-    def clean(self) -> None:
-        self.batch = FIRST_BATCH
-        self.state = load(self.folder)
-        shutil.rmtree(self.folder / STAGING, ignore_errors=True)
-        self.done.leftovers = len(remove_leftovers(self.folder, self.state, _now_ms()))
-
-    def catch_up(self, ends: Offsets, file_bytes: int, progress: Progress) -> None:
-        self.ids = identities(self.bootstrap, ends)
-        starts, lost = self._starts(ends)
-        total = sum(ends[name] - start for name, start in starts.items())
-        while lost or any(start < ends[name] for name, start in starts.items()):
-            self._archive(_portion(starts, ends, self.batch), lost)
-            if self.done.batches % COMPACT_EVERY == 0:
-                self._compact(file_bytes)
-            starts, lost = self._starts(ends)
-            left = sum(ends[name] - start for name, start in starts.items())
-            progress(f"archive: {total - left:,} of {total:,} offsets, {size(self.done.octets)}")
-        self._compact(file_bytes)
-
-    def finished(self, names: Sequence[str]) -> Archived:
-        self.done.files = sum(file.subject in names for file in self.state.files.values())
-        self.done.lost = {name: self.state.lost[name] for name in names if name in self.state.lost}
-        return self.done
-
-    def _starts(self, ends: Offsets) -> tuple[Offsets, dict[str, Range]]:
-        """Where each subject goes on, and what was deleted before that."""
-        kept = earliest(self.bootstrap, ends)
-        starts = {name: self.state.next.get(name, kept[name]) for name in ends}
-        for name, start in starts.items():
-            if start > ends[name] or self.state.ids.get(name, self.ids[name]) != self.ids[name]:
-                raise ConnectorError(
-                    f"{name} is not the subject that the archive has up to {start:,}: it was "
-                    "deleted and made anew; archive it into another folder"
-                )
-        gone = {name: min(kept[name], end) for name, end in ends.items()}
-        lost = {name: (start, gone[name]) for name, start in starts.items() if start < gone[name]}
-        if lost and not self.accept_loss:
-            told = "; ".join(f"{name}: {_told(range_)}" for name, range_ in lost.items())
-            raise ConnectorError(
-                f"retention deleted messages before they were archived ({told}): "
-                "go on without them with --accept-loss, and archive more often"
-            )
-        return starts | {name: end for name, (_, end) in lost.items()}, lost
-
-    def _archive(self, ranges: dict[str, Range], lost: dict[str, Range]) -> None:
-        offsets = sum(end - start for start, end in ranges.values())
-        number = self.state.number + 1
-        files = write_files(self._rows(ranges, offsets), self.folder, number) if ranges else []
-        gone = {name: [range_] for name, range_ in lost.items()}
-        ids = {name: self.ids[name] for name in ranges}
-        commit = Commit(number, _now_ms(), ranges, gone, files, ids=ids)
-        write_commit(self.folder, self.state, commit)
-        octets = sum(file.bytes for file in files)
-        self.done.batches += 1
-        self.done.messages += sum(file.rows for file in files)
-        self.done.octets += octets
-        fit = offsets * BATCH_BYTES // max(octets, 1)
-        self.batch = max(1, min(fit, self.batch * 4, LARGEST_BATCH))
-
-    def _rows(self, ranges: dict[str, Range], offsets: int) -> DataFrame:
-        slots = self.spark.sparkContext.defaultParallelism
-        messages = read_subject(
-            self.spark,
-            self.bootstrap,
-            list(ranges),
-            starting={name: start for name, (start, _) in ranges.items()},
-            ending={name: end for name, (_, end) in ranges.items()},
-            tasks=max(1, min(slots, offsets // OFFSETS_PER_TASK)),
-        )
-        return as_archived(messages)
-
-    def _compact(self, file_bytes: int) -> None:
-        self.done.replaced += compact(self.spark, self.folder, self.state, file_bytes, _now_ms)
-
-
-def _portion(starts: Offsets, ends: Offsets, most: int) -> dict[str, Range]:
-    """The next batch: subject by subject, no more than `most` offsets in all."""
-    ranges = {}
-    for name, start in starts.items():
-        if most > 0 and start < ends[name]:
-            ranges[name] = (start, min(ends[name], start + most))
-            most -= ranges[name][1] - start
-    return ranges
-
-
-def _files(spark: SparkSession, folder: Path, paths: list[str]) -> DataFrame:
-    if not paths:
-        return spark.createDataFrame([], SCHEMA)
-    return spark.read.schema(SCHEMA).option("basePath", str(folder)).parquet(*paths)
-
-
 def _as_messages(rows: DataFrame, ranges: dict[str, Range] | None) -> DataFrame:
     messages = rows.select(
         "key",
@@ -321,20 +171,22 @@ def _checked(bootstrap: str, subjects: Sequence[str], folder: Path | str) -> Pat
     place = _local(folder)
     if not subjects:
         raise ConnectorError("name a subject to archive")
+    _check_writable(place)
     check_subjects(bootstrap, subjects)
     load(place)
     return place
+
+
+def _check_writable(place: Path) -> None:
+    """Of what is there already: the folder, or the one in which it will be made."""
+    there = next(path for path in (place, *place.parents) if path.exists())
+    if not there.is_dir():
+        raise ConnectorError(f"{there} is no folder: give the archive another place")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConnectorError(f"{there} cannot be written by this user: give the archive another")
 
 
 def _local(folder: Path | str) -> Path:
     if ":/" in str(folder):
         raise ConnectorError(f"{folder} is no folder: an archive lies on disk; mount the storage")
     return Path(folder).absolute()
-
-
-def _told(lost: Range) -> str:
-    return f"offsets {lost[0]:,} to {lost[1] - 1:,}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,9 +2,9 @@
 
 Every run adds files, and a run every few minutes makes small ones, which are slow to read. Of each
 subject and day, the files below half the wanted size are written anew as few large ones when there
-are FEWEST of them, or when two or more belong to a day that is over (the subject has a later one).
-Once they are put together they wait for FEWEST others, so a message is written a few times a day at
-the most.
+are FEWEST of them, or when two or more belong to a day that is over: one before today, and not that of
+the subject's newest message, whose time may be any. Once they are put together they wait for FEWEST
+others, so a message is written a few times a day at the most.
 
 The new files are committed together with the removal of the old: a reader sees either.
 """
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from spark_connector.errors import ConnectorError
 from spark_connector.pipelines.archive_format import ArchiveFile, Commit, State, write_commit
-from spark_connector.pipelines.archive_writer import SCHEMA, write_files
+from spark_connector.pipelines.archive_writer import read_files, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,18 +29,20 @@ if TYPE_CHECKING:
 FEWEST = 8
 
 
-def to_compact(files: Iterable[ArchiveFile], file_bytes: int) -> list[list[ArchiveFile]]:
+def to_compact(
+    files: Iterable[ArchiveFile], file_bytes: int, today: str
+) -> list[list[ArchiveFile]]:
     """Which files are to be put together; each group is of one subject and day."""
     groups: dict[tuple[str, str], list[ArchiveFile]] = defaultdict(list)
-    newest: dict[str, str] = {}
+    newest: dict[str, ArchiveFile] = {}
     for file in files:
-        newest[file.subject] = max(file.day, newest.get(file.subject, file.day))
+        newest[file.subject] = max(file, newest.get(file.subject, file), key=lambda each: each.last)
         if file.bytes < file_bytes // 2:
             groups[file.subject, file.day].append(file)
     return [
         sorted(group, key=lambda file: file.first)
         for (subject, day), group in sorted(groups.items())
-        if len(group) >= (FEWEST if day == newest[subject] else 2)
+        if len(group) >= (2 if day < today and day != newest[subject].day else FEWEST)
     ]
 
 
@@ -52,10 +55,10 @@ def compact(
 ) -> int:
     """Gives how many files were replaced. `spark` is an `archive_session`."""
     replaced = 0
-    for group in to_compact(list(state.files.values()), file_bytes):
+    today = datetime.fromtimestamp(now_ms() / 1000, UTC).strftime("%Y-%m-%d")
+    for group in to_compact(list(state.files.values()), file_bytes, today):
         number = state.number + 1
-        paths = [str(folder / file.path) for file in group]
-        rows = spark.read.schema(SCHEMA).option("basePath", str(folder)).parquet(*paths)
+        rows = read_files(spark, folder, [file.path for file in group])
         pieces = math.ceil(sum(file.bytes for file in group) / file_bytes)
         parted = rows.coalesce(1) if pieces == 1 else rows.repartitionByRange(pieces, "offset")
         files = write_files(parted, folder, number)

@@ -1,14 +1,26 @@
 """What lies in an archive's folder, and which of it counts.
 
-    subject=orders/day=2026-11-16/00000000000000000007-0000.parquet   messages, by subject and UTC day
-    _commits/00000000000000000007.json                                what commit 7 added and removed
-    _commits/00000000000000000007.snapshot.json                       all that holds after commit 7
-    _staging/5f0c9e1b/…                                                being written by a run
-    _lock                                                             held by the run under way
+    subject=orders/day=2026-11-16/00000000000000000007-5f0c9e1b-0000.parquet   messages of a UTC day
+    _commits/00000000000000000007.json            what commit 7 added and removed
+    _commits/00000000000000000007.snapshot.json   all that holds after commit 7
+    _staging/5f0c9e1b/…                            being written by a run
+    _lock                                         held by the run under way
 
 A file of messages counts when the newest commit says so, and not before: a run writes its files
-under _staging, moves them into place, syncs them, and only then writes the commit, which is one
-rename. What a crash leaves is in no commit; the next run removes it.
+under _staging, moves them into place, syncs them, and only then writes the commit, which appears
+at once and never takes the place of another. What a crash leaves is in no commit.
+
+So is what a lost commit leaves, and that must not be deleted. Every file is named after its commit:
+
+| number of the file | named by the commits | then |
+|---|---|---|
+| any | yes, but it is not there | files are lost: no run begins |
+| up to the newest commit's | as replaced | deleted after KEEP_REMOVED_MS |
+| up to the newest commit's and one more | no | a leftover: deleted once all it holds is archived |
+| above that | no | commits are lost: no run begins |
+
+The first commit of a subject says where its archive begins, before there is a file of it: from then on
+whatever retention deletes is seen to be missing, and files without any commit are seen to be no leftover.
 
     {"version": 1, "number": 7, "at_ms": 1794808845375,
      "ranges": {"orders": [1000, 2000]}, "lost": {"orders": [[900, 1000]]},
@@ -36,7 +48,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.durable import PARTIAL, read_json, sync, write_json
+from spark_connector.pipelines.durable import (
+    PARTIAL,
+    read_json,
+    sync,
+    write_json,
+    write_new_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +69,7 @@ KEEP_REMOVED_MS = 3_600_000
 LOAD_ATTEMPTS = 5
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot\.json")
-_DATA = re.compile(r"[0-9]{20}-[0-9]{4,}\.parquet")
+_DATA = re.compile(r"([0-9]{20})-[0-9a-f]{8}-[0-9]{4,}\.parquet")
 
 Range = tuple[int, int]
 
@@ -134,22 +152,22 @@ class State:
             )
         self.next[subject] = end
 
-    def forget_removed(self, now_ms: int) -> None:
-        """Takes back the grace of files that no reader can still be reading."""
-        kept = {path: at for path, at in self.removed.items() if now_ms - at < KEEP_REMOVED_MS}
-        self.removed = kept
+    def not_archived(self, subject: str) -> list[tuple[int, int | None]]:
+        """The offsets that no file has: what was lost, and all that is still to come."""
+        return [*self.lost.get(subject, ()), (self.next.get(subject, 0), None)]
 
 
 def load(folder: Path) -> State:
     """The state after the newest commit. Needs no lock: it reads again when the run under way has
     just put commits together."""
-    for attempt in range(LOAD_ATTEMPTS):
+    for _ in range(LOAD_ATTEMPTS):
+        names = _names(folder)
         try:
-            return _load(folder)
-        except FileNotFoundError:
-            if attempt == LOAD_ATTEMPTS - 1:
+            return _load(folder, names)
+        except (FileNotFoundError, ConnectorError):
+            if _names(folder) == names:
                 raise
-    raise AssertionError
+    raise ConnectorError(f"{folder} was changed as often as it was read: run this again")
 
 
 def exists(folder: Path) -> bool:
@@ -163,32 +181,57 @@ def write_commit(folder: Path, state: State, commit: Commit) -> None:
     trial = State(number=state.number, begin=dict(state.begin), next=dict(state.next))
     trial.files = dict(state.files)
     trial.apply(commit)
-    write_json(folder / COMMITS / f"{commit.number:020}.json", content)
+    path = folder / COMMITS / f"{commit.number:020}.json"
+    if any(name[:20] >= path.name[:20] for name in _names(folder) if _counts(name)):
+        # Whatever the lock did: who finds commits that it did not write has no say here.
+        raise ConnectorError(
+            f"{folder} has got commits of another run: run this again when it ended"
+        )
+    write_new_json(path, content)
     state.apply(commit)
     _sum_up(folder, state)
 
 
-def remove_leftovers(folder: Path, state: State, now_ms: int) -> list[str]:
-    """Deletes what no commit has: of runs that broke off, and replaced files after their time.
+def leftovers(folder: Path, state: State) -> list[str]:
+    """The files that no commit has. A ConnectorError when it is commits or files that are lost.
     Only for who holds the lock."""
-    state.forget_removed(now_ms)
-    gone = []
-    for path in _data_files(folder):
-        name = path.relative_to(folder).as_posix()
-        if name not in state.files and name not in state.removed:
-            path.unlink()
-            gone.append(name)
-    for path in (folder / COMMITS).glob(f"*{PARTIAL}"):
-        path.unlink()
+    there = {path.relative_to(folder).as_posix() for path in _data_files(folder)}
+    newest = max((int(name.rpartition("/")[2][:20]) for name in there), default=-1)
+    if newest > state.number + 1:
+        has = f"its newest commit is {state.number}" if state.number >= 0 else "it has no commits"
+        raise ConnectorError(
+            f"{folder} has files of commit {newest}, but {has}: restore {COMMITS} from a backup "
+            "(or move those files away, to archive anew what they hold)"
+        )
+    if lost := sorted(state.files.keys() - there):
+        raise ConnectorError(
+            f"{folder} lacks {lost[0]}, and of all its {len(state.files):,} files {len(lost):,}: "
+            "restore them from a backup"
+        )
+    return sorted(there - state.files.keys() - state.removed.keys())
+
+
+def remove_replaced(folder: Path, state: State, now_ms: int) -> None:
+    """Deletes what no reader can still be reading. Only for who holds the lock."""
+    over = [path for path, at in state.removed.items() if now_ms - at >= KEEP_REMOVED_MS]
+    for path in over:
+        (folder / path).unlink(missing_ok=True)
+        del state.removed[path]
+    for partial in (folder / COMMITS).glob(f"*{PARTIAL}"):
+        partial.unlink()
     _sum_up(folder, state)
     _delete_summed_up(folder)
-    return gone
 
 
-def _load(folder: Path) -> State:
-    if not exists(folder):
-        return State()
-    names = sorted(path.name for path in (folder / COMMITS).iterdir())
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / COMMITS).iterdir()) if exists(folder) else []
+
+
+def _counts(name: str) -> bool:
+    return bool(_COMMIT.fullmatch(name) or _SNAPSHOT.fullmatch(name))
+
+
+def _load(folder: Path, names: list[str]) -> State:
     snapshots = [name for name in names if _SNAPSHOT.fullmatch(name)]
     commits = [name for name in names if _COMMIT.fullmatch(name)]
     state = _snapshot_of(folder / COMMITS / snapshots[-1]) if snapshots else State()
@@ -198,14 +241,8 @@ def _load(folder: Path) -> State:
     return state
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise FileNotFoundError(path)
-    return read_json(path, VERSION)
-
-
 def _commit_of(path: Path) -> Commit:
-    content = _read(path)
+    content = read_json(path, VERSION)
     try:
         return Commit(
             int(content["number"]),
@@ -239,7 +276,7 @@ def _sum_up(folder: Path, state: State) -> None:
 
 
 def _snapshot_of(path: Path) -> State:
-    content = _read(path)
+    content = read_json(path, VERSION)
     try:
         return State(
             int(content["number"]),
@@ -256,8 +293,7 @@ def _snapshot_of(path: Path) -> State:
 
 
 def _delete_summed_up(folder: Path) -> None:
-    commits = folder / COMMITS
-    names = sorted(path.name for path in commits.iterdir())
+    commits, names = folder / COMMITS, _names(folder)
     snapshots = [name for name in names if _SNAPSHOT.fullmatch(name)]
     if not snapshots:
         return

@@ -1,4 +1,4 @@
-"""Rows to files of an archive, which no commit has yet.
+"""Rows to files of an archive, which no commit has yet; and files to rows.
 
 Spark writes under _staging, into a folder that no other run can have; then the files get their names
 and places, and are synced. What they hold is read back from the files themselves (rows, first and
@@ -7,10 +7,14 @@ file, never a message.
 
 Messages are sorted by offset in every file. Times are stored as microseconds in UTC, and the days are
 UTC's, whatever the session's time zone.
+
+The folder is this machine's, whatever Spark's default file system is, and its name may have any
+sign in it, also those that Spark takes for patterns when it reads.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 from pathlib import Path
@@ -24,6 +28,8 @@ from spark_connector.pipelines.archive_format import STAGING, ArchiveFile
 from spark_connector.pipelines.durable import sync
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = (
@@ -37,6 +43,7 @@ _SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
+_PATTERN_SIGNS = re.compile(r"[\\{}\[\]*?]")
 
 
 def archive_session(spark: SparkSession) -> SparkSession:
@@ -63,34 +70,58 @@ def as_archived(messages: DataFrame) -> DataFrame:
 
 def write_files(rows: DataFrame, folder: Path, number: int) -> list[ArchiveFile]:
     """The files for commit `number`, in place and synced."""
-    staging = folder / STAGING / secrets.token_hex(4)
+    token = secrets.token_hex(4)
+    staging = folder / STAGING / token
     staging.parent.mkdir(parents=True, exist_ok=True)
-    with clear_errors():
-        ordered = rows.sortWithinPartitions("subject", "day", "offset")
-        ordered.write.partitionBy("subject", "day").parquet(str(staging))
-        facts = _facts(rows.sparkSession, staging)
-    files = [
-        _place(folder, staging, path, f"{number:020}-{index:04}.parquet", facts[path])
-        for index, path in enumerate(sorted(facts))
-    ]
+    try:
+        with clear_errors():
+            ordered = rows.sortWithinPartitions("subject", "day", "offset")
+            ordered.write.partitionBy("subject", "day").parquet(f"file://{staging}")
+            facts = _facts(rows.sparkSession, staging)
+        files = [
+            _place(folder, staging, path, f"{number:020}-{token}-{index:04}.parquet", facts[path])
+            for index, path in enumerate(sorted(facts))
+        ]
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
     folders = {(folder / file.path).parent for file in files}
     for changed in [*folders, *{path.parent for path in folders}, folder]:
         sync(changed)
-    shutil.rmtree(staging)
     return files
 
 
+def read_files(spark: SparkSession, folder: Path, names: Iterable[str]) -> DataFrame:
+    """What these files below the folder hold, and in the column `_metadata.file_path` which is which."""
+    paths = [_literally(folder / name) for name in names]
+    if not paths:
+        return spark.createDataFrame([], SCHEMA)
+    return spark.read.schema(SCHEMA).option("basePath", f"file://{folder}").parquet(*paths)
+
+
+def file_of(spark_path: str) -> Path:
+    """What `_metadata.file_path` means."""
+    return Path(unquote(urlparse(spark_path).path))
+
+
+def _literally(path: Path) -> str:
+    return "file://" + _PATTERN_SIGNS.sub(r"\\\g<0>", str(path))
+
+
 def _facts(spark: SparkSession, staging: Path) -> dict[Path, tuple[int, int, int]]:
-    if not any(staging.glob("subject=*")):
+    names = [path.name for path in staging.glob("subject=*")]
+    if not names:
         return {}
-    written = spark.read.schema(SCHEMA).parquet(str(staging))
-    by_file = written.groupBy(sql.col("_metadata.file_path").alias("path")).agg(
-        sql.count("*").alias("rows"),
-        sql.min("offset").alias("first"),
-        sql.max("offset").alias("last"),
+    by_file = (
+        read_files(spark, staging, names)
+        .groupBy("_metadata.file_path")
+        .agg(
+            sql.count("*").alias("rows"),
+            sql.min("offset").alias("first"),
+            sql.max("offset").alias("last"),
+        )
     )
     return {
-        Path(unquote(urlparse(row["path"]).path)): (row["rows"], row["first"], row["last"])
+        file_of(row["file_path"]): (row["rows"], row["first"], row["last"])
         for row in by_file.collect()
     }
 

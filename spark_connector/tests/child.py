@@ -74,7 +74,7 @@ class Child:
 
 
 def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str = "") -> None:
-    from spark_connector.pipelines import archive
+    from spark_connector.pipelines import archive, archive_run
     from spark_connector.pipelines.replay import replay
     from spark_connector.pipelines.replay_plan import Selection
     from spark_connector.testing import small_spark
@@ -84,7 +84,7 @@ def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str =
         return
     spark = small_spark()
     if pipeline == "archive":
-        archive.FIRST_BATCH = archive.LARGEST_BATCH = BATCH
+        archive_run.FIRST_BATCH = archive_run.LARGEST_BATCH = BATCH
         archive.archive(spark, bootstrap, "orders", folder / "archive")
     else:
         chosen = Selection("orders", str(folder / "archive"))

@@ -81,7 +81,7 @@ def test_reader_sees_files_that_no_commit_has(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("spark_connector.pipelines.archive.write_commit", crash)
+        patch.setattr("spark_connector.pipelines.archive_run.write_commit", crash)
         with pytest.raises(KeyboardInterrupt):
             archive(spark, kumquat.bootstrap, "orders", tmp_path)
     assert len([*tmp_path.glob("subject=*/day=*/*.parquet")]) == 2
@@ -174,6 +174,11 @@ def test_bad_input_is_one_line_and_leaves_nothing(
         read_archive(spark, folder)
     with pytest.raises(ConnectorError, match="mount"):
         archive(spark, kumquat.bootstrap, "orders", "s3://bucket/archive")
+    taken = tmp_path / "file"
+    taken.write_text("of somebody")
+    for inside in (taken, taken / "archive"):
+        with pytest.raises(ConnectorError, match="file is no folder"):
+            archive(spark, kumquat.bootstrap, "orders", inside)
     assert not folder.exists()
 
 
@@ -182,7 +187,7 @@ def test_archive_of_a_newer_version_is_changed_or_misread(
 ) -> None:
     produce(kumquat.bootstrap, "orders", [b"1"])
     archive(spark, kumquat.bootstrap, "orders", tmp_path)
-    (commit,) = (tmp_path / archive_format.COMMITS).glob("*.json")
+    commit = max((tmp_path / archive_format.COMMITS).glob("*.json"))
     commit.write_text(json.dumps(json.loads(commit.read_text()) | {"version": 2}))
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ConnectorError, match=r"newer version.*upgrade"):

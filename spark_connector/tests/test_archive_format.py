@@ -4,6 +4,8 @@ are made by hand, so that thousands of courses can be tried."""
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -23,12 +25,17 @@ from spark_connector.pipelines.archive_format import (
     ArchiveFile,
     Commit,
     State,
+    leftovers,
     load,
-    remove_leftovers,
+    remove_replaced,
     write_commit,
 )
 
 DAY = "subject=orders/day=2026-11-16"
+
+
+def data_file(number: int) -> str:
+    return f"{DAY}/{number:020}-{secrets.token_hex(4)}-0000.parquet"
 
 
 class Crash(BaseException):
@@ -41,7 +48,7 @@ class Steps:
     def __init__(self, crash_at: int) -> None:
         self.left = crash_at
 
-    def wrap(self, target: type, name: str) -> mock._patch[object]:
+    def wrap(self, target: object, name: str) -> mock._patch[object]:
         real = getattr(target, name)
 
         def step(*arguments: object, **options: object) -> object:
@@ -75,7 +82,7 @@ class Archive(RuleBasedStateMachine):
     def archive(self, rows: int, crash_at: int) -> None:
         start = self.state.next.get("orders", 0)
         number = self.state.number + 1
-        files = [self.write(number, 0, [*range(start, start + rows)])] if rows else []
+        files = [self.write(number, [*range(start, start + rows)])] if rows else []
         # Offsets have holes: the range is wider than its rows.
         commit = Commit(number, self.now, {"orders": (start, start + rows + 2)}, {}, files)
         self.commit(commit, crash_at, [*self.truth, *range(start, start + rows)])
@@ -87,7 +94,7 @@ class Archive(RuleBasedStateMachine):
             return
         number = self.state.number + 1
         rows = sorted(row for file in old for row in self.rows(file.path))
-        new = self.write(number, 0, rows)
+        new = self.write(number, rows)
         removed = [file.path for file in old]
         self.commit(Commit(number, self.now, add=[new], remove=removed), crash_at, self.truth)
 
@@ -95,9 +102,31 @@ class Archive(RuleBasedStateMachine):
     def run_anew(self, later: int) -> None:
         self.now += later
         self.state = load(self.folder)
-        remove_leftovers(self.folder, self.state, self.now)
-        on_disk = {p.relative_to(self.folder).as_posix() for p in self.folder.glob("*/*/*.parquet")}
-        assert on_disk == {*self.state.files, *self.state.removed}
+        left = leftovers(self.folder, self.state)
+        remove_replaced(self.folder, self.state, self.now)
+        assert self.on_disk() == {*self.state.files, *self.state.removed, *left}
+
+    @rule(count=st.integers(1, 3))
+    def newest_commits_are_lost(self, count: int) -> None:
+        """For a while, as when an older backup was put back by mistake. No run takes the files for
+        needless, unless it is one commit, which looks like a crash."""
+        commits = sorted((self.folder / COMMITS).glob("*.json"))[-count:]
+        contents = [path.read_bytes() for path in commits]
+        before = self.on_disk()
+        for path in commits:
+            path.unlink()
+        state = load(self.folder)
+        named = {*self.state.files, *self.state.removed} - {*state.files, *state.removed}
+        try:
+            left = leftovers(self.folder, state)
+        except ConnectorError:
+            assert state.number < self.state.number
+        else:
+            assert named <= {*left}
+            assert {int(Path(name).name[:20]) for name in named} <= {state.number + 1}
+        assert self.on_disk() == before
+        for path, content in zip(commits, contents, strict=True):
+            path.write_bytes(content)
 
     @invariant()
     def every_message_is_read_once(self) -> None:
@@ -112,23 +141,27 @@ class Archive(RuleBasedStateMachine):
     def commit(self, commit: Commit, crash_at: int, after: list[int]) -> None:
         steps = Steps(crash_at)
         try:
-            with steps.wrap(Path, "replace"), steps.wrap(Path, "unlink"):
+            with steps.wrap(os, "link"), steps.wrap(Path, "replace"), steps.wrap(Path, "unlink"):
                 write_commit(self.folder, self.state, commit)
         except Crash:
             self.run_anew(0)
-            # The rename decides, and nothing else.
+            # That the commit has its name decides, and nothing else.
             if self.state.number < commit.number:
                 return
         self.truth = after
 
-    def write(self, number: int, index: int, rows: list[int]) -> ArchiveFile:
-        path = f"{DAY}/{number:020}-{index:04}.parquet"
+    def write(self, number: int, rows: list[int]) -> ArchiveFile:
+        path = data_file(number)
         (self.folder / DAY).mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(json.dumps(rows))
         return ArchiveFile(path, len(rows), 100, min(rows), max(rows))
 
     def rows(self, path: str) -> list[int]:
         return [int(row) for row in json.loads((self.folder / path).read_text())]
+
+    def on_disk(self) -> set[str]:
+        paths = self.folder.glob("subject=*/*/*.parquet")
+        return {path.relative_to(self.folder).as_posix() for path in paths}
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -181,14 +214,114 @@ def test_damaged_commit_is_taken_for_an_empty_one(tmp_path: Path) -> None:
             load(tmp_path)
 
 
-def test_compaction_of_files_that_are_large_or_still_few() -> None:
-    def file(day: int, first: int, size: int = 10) -> ArchiveFile:
-        return ArchiveFile(f"subject=orders/day=2026-11-{day}/{first}", 5, size, first, first + 4)
+def make_archive(folder: Path, commits: int) -> State:
+    """A first commit, as every archive has, then some with a file of one message."""
+    (folder / COMMITS).mkdir()
+    (folder / DAY).mkdir(parents=True)
+    state = State()
+    write_commit(folder, state, Commit(0, 0, {"orders": (0, 0)}, ids={"orders": "a"}))
+    for number in range(1, commits + 1):
+        file = ArchiveFile(data_file(number), 1, 100, number - 1, number - 1)
+        (folder / file.path).write_text("a message")
+        write_commit(folder, state, Commit(number, 0, {"orders": (number - 1, number)}, {}, [file]))
+    return state
 
-    today = [file(16, n) for n in range(FEWEST - 1)]
-    assert to_compact(today, 100) == []
-    assert to_compact([*today, file(16, 90, 50)], 100) == []
-    assert to_compact([*today, file(16, 90)], 100) == [[*today, file(16, 90)]]
-    over = [file(15, 3), file(15, 1)]
-    assert to_compact([*over, *today], 100) == [[file(15, 1), file(15, 3)]]
-    assert to_compact([over[0], file(15, 9, 50), *today], 100) == []
+
+@pytest.mark.parametrize("left", [-1, 0, 1, 2])
+def test_run_begins_on_commits_that_lack_the_newest(tmp_path: Path, left: int) -> None:
+    """An older _commits was put back, or none at all: four have files, two or more are lost."""
+    with mock.patch.object(archive_format, "SNAPSHOT_EVERY", 100):
+        make_archive(tmp_path, 4)
+    for number in range(left + 1, 5):
+        (tmp_path / COMMITS / f"{number:020}.json").unlink()
+    with pytest.raises(ConnectorError, match=r"has files of commit 4, but .* restore _commits"):
+        leftovers(tmp_path, load(tmp_path))
+
+
+def test_run_begins_on_files_that_are_lost(tmp_path: Path) -> None:
+    state = make_archive(tmp_path, 4)
+    lost = sorted(state.files)[1]
+    (tmp_path / lost).unlink()
+    with pytest.raises(ConnectorError, match=rf"lacks {lost}, and of all its 4 files 1: restore"):
+        leftovers(tmp_path, load(tmp_path))
+
+
+def test_replaced_file_is_told_as_left_by_a_run_that_broke_off(tmp_path: Path) -> None:
+    state = make_archive(tmp_path, 2)
+    whole = ArchiveFile(data_file(3), 2, 100, 0, 1)
+    (tmp_path / whole.path).write_text("both messages")
+    old = [*state.files]
+    write_commit(tmp_path, state, Commit(3, 1000, add=[whole], remove=old))
+    for now, there in ((1000, True), (1000 + KEEP_REMOVED_MS, False)):
+        state = load(tmp_path)
+        assert leftovers(tmp_path, state) == []
+        remove_replaced(tmp_path, state, now)
+        assert [(tmp_path / path).exists() for path in old] == [there, there]
+    assert leftovers(tmp_path, load(tmp_path)) == []
+
+
+def test_reader_that_meets_a_run_summing_up_is_told_to_restore_a_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that it has just found is deleted before it is read."""
+    state = make_archive(tmp_path, 1)
+    real = Path.read_text
+
+    def read_text(path: Path) -> str:
+        monkeypatch.setattr(Path, "read_text", real)
+        write_commit(tmp_path, state, Commit(2, 0, {"orders": (1, 5)}))
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert load(tmp_path) == state
+    assert not (tmp_path / COMMITS / f"{0:020}.json").exists()
+
+
+def test_listing_from_before_and_after_is_taken_for_a_missing_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder is not listed at one moment: it may lack the snapshot and what it replaced."""
+    state = make_archive(tmp_path, 3)
+    real = Path.iterdir
+
+    def iterdir(folder: Path) -> object:
+        monkeypatch.setattr(Path, "iterdir", real)
+        return iter([folder / f"{3:020}.json"])
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert load(tmp_path) == state
+    assert Path.iterdir is real
+
+
+@pytest.mark.parametrize("commits", [0, 1], ids=["a commit", "a snapshot"])
+def test_second_writer_takes_the_place_of_a_commit(tmp_path: Path, commits: int) -> None:
+    state = make_archive(tmp_path, commits)
+    other, number = load(tmp_path), commits + 1
+    write_commit(tmp_path, state, Commit(number, 0, {"orders": (commits, 5)}))
+    with pytest.raises(ConnectorError, match="another run"):
+        write_commit(tmp_path, other, Commit(number, 0, {"orders": (commits, 3)}))
+    assert load(tmp_path) == state
+
+
+def file(day: str, first: int, size: int = 10) -> ArchiveFile:
+    return ArchiveFile(f"subject=orders/day={day}/{first}", 5, size, first, first + 4)
+
+
+def test_compaction_of_files_that_are_large_or_still_few() -> None:
+    today = [file("2026-11-16", n) for n in range(10, 10 + FEWEST - 1)]
+    assert to_compact(today, 100, "2026-11-16") == []
+    assert to_compact(today, 100, "2026-11-17") == []
+    large, small = file("2026-11-16", 90, 50), file("2026-11-16", 90)
+    assert to_compact([*today, large], 100, "2026-11-16") == []
+    assert to_compact([*today, small], 100, "2026-11-16") == [[*today, small]]
+    over = [file("2026-11-15", 3), file("2026-11-15", 1)]
+    assert to_compact([*over, *today], 100, "2026-11-16") == [over[::-1]]
+    assert to_compact([over[0], file("2026-11-15", 9, 50), *today], 100, "2026-11-16") == []
+
+
+def test_message_with_a_time_ahead_has_today_written_anew_by_every_run() -> None:
+    today = [file("2026-11-16", 100), file("2026-11-16", 200)]
+    for ahead in (file("2099-01-01", 0), file("2099-01-01", 300)):
+        assert to_compact([ahead, *today], 100, "2026-11-16") == []
+    late = file("2026-11-15", 300)
+    assert to_compact([*today, late], 100, "2026-11-16") == []

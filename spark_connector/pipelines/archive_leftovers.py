@@ -1,0 +1,56 @@
+"""Files of an archive that no commit has: deleted when they are known to be needless.
+
+They are of a run that broke off, whose range was archived again since; or their commit is lost, and
+then they may be all that is left of messages which retention has deleted. So their rows are looked at:
+a file is deleted when the archive has every offset of it, and kept otherwise. The archive's own
+files never have an offset twice, so nothing else needs to be compared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sql
+
+from spark_connector.errors import clear_errors
+from spark_connector.pipelines.archive_writer import file_of, read_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import Column, SparkSession
+
+    from spark_connector.pipelines.archive_format import State
+
+
+def remove_needless(
+    spark: SparkSession, folder: Path, state: State, leftovers: Sequence[str]
+) -> list[str]:
+    """Gives what was deleted."""
+    if not leftovers:
+        return []
+    needed = _with_rows_of_their_own(spark, folder, state, leftovers)
+    needless = [name for name in leftovers if folder / name not in needed]
+    for name in needless:
+        (folder / name).unlink()
+    return needless
+
+
+def _with_rows_of_their_own(
+    spark: SparkSession, folder: Path, state: State, leftovers: Sequence[str]
+) -> set[Path]:
+    subjects = {name.split("/")[0].removeprefix("subject=") for name in leftovers}
+    own = sql.lit(False)
+    for subject in subjects:
+        for start, end in state.not_archived(subject):
+            own |= (sql.col("subject") == subject) & _within(start, end)
+    with clear_errors():
+        rows = read_files(spark, folder, leftovers).where(own)
+        found = rows.select("_metadata.file_path").distinct().collect()
+    return {file_of(row["file_path"]) for row in found}
+
+
+def _within(start: int, end: int | None) -> Column:
+    offset = sql.col("offset")
+    return offset >= start if end is None else (offset >= start) & (offset < end)

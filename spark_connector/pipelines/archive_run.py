@@ -1,0 +1,257 @@
+"""A run of `archive`: batch after batch, from where the archive ends to where the subjects end.
+
+    clean       loads the commits; ends here if some are lost
+    begin       a subject that is new gets its first commit: where its archive begins
+    catch_up    batches, until the ends of `begin` are reached; small files are put together
+    finish      what runs before have left is deleted, if it is needless
+
+Under way a subject may lose messages to retention, or be deleted and made anew. So each batch asks
+where the subjects begin now, and before it is committed whether they are still the same ones: an id
+is never given twice, so what was read in between is of that subject too. What Spark wrote is counted,
+and a commit is made only if the files in the folder hold as much.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as sql
+
+from spark_connector.errors import ConnectorError
+from spark_connector.offsets import earliest, identities, latest
+from spark_connector.pipelines.archive_compaction import compact
+from spark_connector.pipelines.archive_format import (
+    STAGING,
+    ArchiveFile,
+    Commit,
+    Range,
+    leftovers,
+    load,
+    remove_replaced,
+    write_commit,
+)
+from spark_connector.pipelines.archive_leftovers import remove_needless
+from spark_connector.pipelines.archive_writer import as_archived, write_files
+from spark_connector.pipelines.summary import Progress, Summary, count, size
+from spark_connector.subjects import read_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_connector.offsets import Offsets
+
+BATCH_BYTES = 256 << 20
+FIRST_BATCH = 50_000
+LARGEST_BATCH = 5_000_000
+OFFSETS_PER_TASK = 50_000
+COMPACT_EVERY = 16
+
+
+@dataclass
+class Archived:
+    """What a run has done so far."""
+
+    subjects: Sequence[str]
+    folder: Path
+    batches: int = 0
+    messages: int = 0
+    octets: int = 0
+    replaced: int = 0
+    leftovers: int = 0
+    """Files of runs that broke off: deleted."""
+    kept: int = 0
+    """Such files that hold messages which the archive has not."""
+    lost: dict[str, list[Range]] = field(default_factory=dict)
+    files: int = 0
+
+    def summary(self) -> Summary:
+        done = f"{count(self.messages, 'message')}, {size(self.octets)}"
+        values = [
+            ("folder", str(self.folder)),
+            ("subjects", ", ".join(self.subjects)),
+            ("archived", f"{done}, in {self.batches:,} batches"),
+            ("files", f"{self.files:,} in all, {self.replaced:,} small ones put together"),
+        ]
+        if self.leftovers:
+            values.append(("removed", f"{count(self.leftovers, 'file')} of a run that broke off"))
+        if self.kept:
+            broke_off = (
+                f"{count(self.kept, 'file')} of a run that broke off, or whose commit is lost"
+            )
+            values.append(("KEPT", f"{broke_off}: they hold messages that are not archived"))
+        for subject, ranges in self.lost.items():
+            values += [("LOST", f"{subject}: {_told(each)}") for each in ranges]
+        return Summary(f"archive: {count(self.messages, 'message')}", values)
+
+
+class Run:
+    """Only for who holds the lock. `spark` is an `archive_session`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bootstrap: str,
+        names: Sequence[str],
+        folder: Path,
+        accept_loss: bool,
+    ) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self.names = names
+        self.folder = folder
+        self.accept_loss = accept_loss
+        self.done = Archived(names, folder)
+        self.batch = FIRST_BATCH
+
+    def clean(self) -> None:
+        self.state = load(self.folder)
+        self.leftovers = leftovers(self.folder, self.state)
+        shutil.rmtree(self.folder / STAGING, ignore_errors=True)
+        remove_replaced(self.folder, self.state, _now_ms())
+
+    def begin(self) -> Offsets:
+        """Gives where the subjects end."""
+        ids = identities(self.bootstrap, self.names)
+        kept = earliest(self.bootstrap, self.names)
+        self._check_same(ids | self.state.ids)
+        new = {name: (kept[name], kept[name]) for name in self.names if name not in self.state.next}
+        if new:
+            number = self.state.number + 1
+            commit = Commit(number, _now_ms(), new, ids={name: ids[name] for name in new})
+            write_commit(self.folder, self.state, commit)
+        return latest(self.bootstrap, self.names)
+
+    def catch_up(self, ends: Offsets, file_bytes: int, progress: Progress) -> None:
+        starts, lost = self._starts(ends)
+        total = sum(ends[name] - start for name, start in starts.items())
+        while lost or any(start < ends[name] for name, start in starts.items()):
+            self._archive(_portion(starts, ends, self.batch), lost)
+            if self.done.batches % COMPACT_EVERY == 0:
+                self._compact(file_bytes)
+            starts, lost = self._starts(ends)
+            left = sum(ends[name] - start for name, start in starts.items())
+            progress(f"archive: {total - left:,} of {total:,} offsets, {size(self.done.octets)}")
+        self._compact(file_bytes)
+
+    def finish(self) -> Archived:
+        gone = remove_needless(self.spark, self.folder, self.state, self.leftovers)
+        self.done.leftovers = len(gone)
+        self.done.kept = len(self.leftovers) - len(gone)
+        files = self.state.files.values()
+        self.done.files = sum(file.subject in self.names for file in files)
+        lost = self.state.lost
+        self.done.lost = {name: lost[name] for name in self.names if name in lost}
+        return self.done
+
+    def _starts(self, ends: Offsets) -> tuple[Offsets, dict[str, Range]]:
+        """Where each subject goes on, and what was deleted before that."""
+        kept = earliest(self.bootstrap, ends)
+        self._check_same(self.state.ids)
+        starts = {name: self.state.next[name] for name in ends}
+        for name, start in starts.items():
+            if start > ends[name]:
+                raise ConnectorError(
+                    f"{name} ends at {ends[name]:,}, but the archive has it up to {start:,}: the "
+                    "broker lost its newest messages; archive it into another folder"
+                )
+        gone = {name: min(kept[name], end) for name, end in ends.items()}
+        lost = {name: (start, gone[name]) for name, start in starts.items() if start < gone[name]}
+        if lost and not self.accept_loss:
+            raise ConnectorError(self._lost(lost))
+        return starts | {name: end for name, (_, end) in lost.items()}, lost
+
+    def _lost(self, lost: Mapping[str, Range]) -> str:
+        told = "; ".join(f"{name}: {_told(range_)}" for name, range_ in lost.items())
+        files = count(len(self.leftovers), "file")
+        perhaps = (
+            f" ({files} of a run that broke off, or whose commit is lost, may hold them)"
+            if self.leftovers
+            else ""
+        )
+        return (
+            f"retention deleted messages before they were archived ({told}): "
+            f"go on without them with --accept-loss, and archive more often{perhaps}"
+        )
+
+    def _archive(self, ranges: dict[str, Range], lost: dict[str, Range]) -> None:
+        offsets = sum(end - start for start, end in ranges.values())
+        number = self.state.number + 1
+        try:
+            files = self._write(ranges, offsets, number) if ranges else []
+        except ConnectorError:
+            self._check_same(self.state.ids)
+            kept = earliest(self.bootstrap, ranges)
+            if all(kept[name] <= start for name, (start, _) in ranges.items()):
+                raise
+            return  # retention was quicker: `_starts` sees to it
+        self._check_same(self.state.ids)
+        gone = {name: [range_] for name, range_ in lost.items()}
+        write_commit(self.folder, self.state, Commit(number, _now_ms(), ranges, gone, files))
+        octets = sum(file.bytes for file in files)
+        self.done.batches += 1
+        self.done.messages += sum(file.rows for file in files)
+        self.done.octets += octets
+        fit = offsets * BATCH_BYTES // max(octets, 1)
+        self.batch = max(1, min(fit, self.batch * 4, LARGEST_BATCH))
+
+    def _write(self, ranges: dict[str, Range], offsets: int, number: int) -> list[ArchiveFile]:
+        seen = Observation()
+        rows = self._rows(ranges, offsets).observe(seen, sql.count(sql.lit(1)).alias("rows"))
+        files = write_files(rows, self.folder, number)
+        written, found = seen.get["rows"], sum(file.rows for file in files)
+        if written != found:
+            raise ConnectorError(
+                f"Spark wrote {written:,} messages, but {found:,} of them are in {self.folder}: "
+                "let all of Spark's machines see that folder"
+            )
+        return files
+
+    def _rows(self, ranges: dict[str, Range], offsets: int) -> DataFrame:
+        slots = self.spark.sparkContext.defaultParallelism
+        messages = read_subject(
+            self.spark,
+            self.bootstrap,
+            list(ranges),
+            starting={name: start for name, (start, _) in ranges.items()},
+            ending={name: end for name, (_, end) in ranges.items()},
+            tasks=max(1, min(slots, offsets // OFFSETS_PER_TASK)),
+        )
+        return as_archived(messages)
+
+    def _compact(self, file_bytes: int) -> None:
+        self.done.replaced += compact(self.spark, self.folder, self.state, file_bytes, _now_ms)
+
+    def _check_same(self, known: Mapping[str, str]) -> None:
+        """Whether the subjects are the ones that have these ids."""
+        for name, found in identities(self.bootstrap, self.names).items():
+            if found != known[name]:
+                raise ConnectorError(
+                    f"{name} is not the subject that the archive has up to "
+                    f"{self.state.next.get(name, 0):,}: it was deleted and made anew; archive it "
+                    "into another folder"
+                )
+
+
+def _portion(starts: Offsets, ends: Offsets, most: int) -> dict[str, Range]:
+    """The next batch: subject by subject, no more than `most` offsets in all."""
+    ranges = {}
+    for name, start in starts.items():
+        if most > 0 and start < ends[name]:
+            ranges[name] = (start, min(ends[name], start + most))
+            most -= ranges[name][1] - start
+    return ranges
+
+
+def _told(lost: Range) -> str:
+    return f"offsets {lost[0]:,} to {lost[1] - 1:,}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
