@@ -18,8 +18,8 @@ An id or a place comes once. A key may come any number of times (identity.py): t
 left is the first on the right, and so on; what the left has more often is missing, what the right has
 more often is doubled. Order is that of the whole subject, or only among messages of one key.
 
-Each side is read once; one shuffle brings equal identities together. The driver gets counts and a
-few samples.
+Each side is one subject, as it was at one moment (reconcile_sides.py), and is read once; one shuffle
+brings equal identities together. The driver gets counts and a few samples.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import check_subjects, earliest
+from spark_connector.offsets import check_subjects
 from spark_connector.pipelines.archive import archive_state
 from spark_connector.pipelines.identity import (
     ID_HEADER,
@@ -43,6 +43,7 @@ from spark_connector.pipelines.identity import (
     is_unique,
 )
 from spark_connector.pipelines.neighbours import with_previous
+from spark_connector.pipelines.reconcile_sides import Side, fixed, unchanged
 from spark_connector.pipelines.sources import Source, add_broker, add_range
 from spark_connector.pipelines.summary import SILENT, Progress, Summary, Table, count
 
@@ -90,13 +91,14 @@ def reconcile(
         raise ConnectorError(f"order is that of the {' or of the '.join(ORDERS)}, not {order!r}")
     progress(f"reconcile: reading {left} and {right}")
     known = identity(by, id_header)
-    with clear_errors():
-        sides = _side(left.read(spark), known, "l").unionByName(
-            _side(right.read(spark), known, "r")
+    first, second = fixed(left, right)
+    with unchanged(first, second), clear_errors():
+        sides = _side(first.read(spark), known, "l").unionByName(
+            _side(second.read(spark), known, "r")
         )
         paired = _paired(sides).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            judged = _judged(_ordered(paired, order), *_limits(left, right))
+            judged = _judged(_ordered(paired, order), *_limits(first, second))
             progress("reconcile: comparing")
             counts = {row["what"]: row["count"] for row in judged.groupBy("what").count().collect()}
             wrong = any(counts.get(what) for what in WRONG)
@@ -129,15 +131,12 @@ def _paired(sides: DataFrame) -> DataFrame:
     )
 
 
-def _limits(left: Source, right: Source) -> tuple[int | None, int | None]:
+def _limits(left: Side, right: Side) -> tuple[int | None, int | None]:
     """Where the subject begins and its archive ends; None when that is not what is looked at."""
-    if right.archive is None or left.archive is not None:
+    archived = right.source.archive is not None and left.source.archive is None
+    if not archived or left.subject != right.subject:
         return None, None
-    if list(left.subjects) != list(right.subjects):
-        return None, None
-    (subject,) = left.subjects
-    end = archive_state(right.archive).next[subject]
-    return earliest(left.bootstrap, [subject])[subject], end
+    return left.begin, right.end
 
 
 def _ordered(paired: DataFrame, order: str) -> DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +11,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from spark_connector.errors import ConnectorError
+from spark_connector.pipelines import archive_format
 from spark_connector.pipelines.archive import archive
 from spark_connector.pipelines.identity import identity_text
 from spark_connector.pipelines.neighbours import with_highest, with_previous
@@ -21,6 +24,8 @@ from spark_connector.pipelines.reconcile import (
     summary,
 )
 from spark_connector.pipelines.sources import Source
+from spark_connector.pipelines.summary import Progress
+from spark_connector.tests.messages import T0
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from gateway.testing import TestBroker
+    from spark_connector.pipelines.archive_format import State
 
 
 @pytest.fixture
@@ -107,6 +113,107 @@ def test_an_archive_that_is_behind_or_older_than_retention_is_called_wrong(
 
     assert faults(found) == {"matched": 6, "expired": 4, "not archived yet": 3}
     assert found.ok
+
+
+def send_plain(producer: KafkaProducer, subject: str, count: int) -> None:
+    """Known by their offsets alone."""
+    for _ in range(count):
+        producer.send(subject, b"no id, no key")
+    producer.flush()
+
+
+def make_anew(kumquat: TestBroker, producer: KafkaProducer, subject: str, count: int) -> None:
+    with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+        admin.delete_topics([subject])
+        admin.create_topics([NewTopic(subject, 1, 1)])
+    send_plain(producer, subject, count)
+
+
+def test_subject_made_anew_matches_the_archive_of_the_old_one(
+    spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer, tmp_path: Path
+) -> None:
+    send_plain(producer, "kept", 10)
+    archive(spark, kumquat.bootstrap, "kept", tmp_path)
+    make_anew(kumquat, producer, "kept", 10)
+    subject, archived = Source(kumquat.bootstrap, ["kept"]), Source("", ["kept"], tmp_path)
+    for left, right in ((subject, archived), (archived, subject)):
+        with pytest.raises(ConnectorError, match=r"kept is not the subject that .* made anew"):
+            reconcile(spark, left, right)
+
+
+@pytest.mark.parametrize("what", ["made anew", "retention"])
+def test_subject_that_changes_while_it_is_read(
+    spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer, what: str
+) -> None:
+    send_plain(producer, "left", 10)
+    send_plain(producer, "right", 10)
+
+    class Meanwhile(Progress):
+        def __call__(self, line: str) -> None:
+            if "comparing" not in line:
+                return
+            if what == "made anew":
+                make_anew(kumquat, producer, "right", 20)
+                return
+            with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+                admin.delete_records({TopicPartition("right", 0): 4})
+
+    left, right = (Source(kumquat.bootstrap, [name]) for name in ("left", "right"))
+    told = {
+        "made anew": "right was deleted and made anew while it was read",
+        "retention": "retention deleted right up to 3 while it was read",
+    }
+    with pytest.raises(ConnectorError, match=told[what]):
+        reconcile(spark, left, right, progress=Meanwhile())
+
+
+def test_archive_that_grows_meanwhile_is_called_wrong(
+    spark: SparkSession,
+    kumquat: TestBroker,
+    producer: KafkaProducer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whenever somebody looks at its commits there are new ones, made since the subject's end was
+    asked for or the archive was last looked at."""
+    send_plain(producer, "kept", 10)
+    archive(spark, kumquat.bootstrap, "kept", tmp_path)
+    grows = iter([True, True, False])
+
+    def load(folder: Path) -> State:
+        with monkeypatch.context() as patch:
+            patch.setattr("spark_connector.pipelines.archive.load", archive_format.load)
+            if next(grows, False):
+                send_plain(producer, "kept", 3)
+                archive(spark, kumquat.bootstrap, "kept", tmp_path)
+        return archive_format.load(folder)
+
+    monkeypatch.setattr("spark_connector.pipelines.archive.load", load)
+    found = reconcile(spark, Source(kumquat.bootstrap, ["kept"]), Source("", ["kept"], tmp_path))
+    assert faults(found) == {"matched": 13}
+
+
+def test_copies_are_as_old_as_the_run_that_made_them(
+    spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer
+) -> None:
+    for n in range(10):
+        name = [("message-id", b"m%d" % n)]
+        producer.send("left", b"v", headers=name, timestamp_ms=T0 + n)
+        copied = [*name, ("kumquat-original-ms", b"%d" % (T0 + n))]
+        producer.send("right", b"v", headers=copied)
+    producer.send("right", b"v", headers=[("kumquat-original-ms", b"a while ago")])
+    producer.flush()
+    begin = datetime.fromtimestamp(T0 / 1000, UTC)
+    since, until = begin + timedelta(milliseconds=4), begin + timedelta(milliseconds=7)
+    left = Source(kumquat.bootstrap, ["left"], None, since, until)
+    assert faults(reconcile(spark, left, replace(left, subjects=["right"]))) == {"matched": 3}
+
+
+def test_several_subjects_are_compared_as_one(spark: SparkSession, tmp_path: Path) -> None:
+    for subjects in ([], ["one", "two"]):
+        side = Source("127.0.0.1:1", subjects)
+        with pytest.raises(ConnectorError, match="each side is one subject"):
+            reconcile(spark, side, side)
 
 
 def test_a_second_side_that_is_not_there(spark: SparkSession, kumquat: TestBroker) -> None:
