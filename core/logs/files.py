@@ -69,6 +69,9 @@ class Files(Protocol):
         that is nothing.
         """
 
+    def expect(self, fd: int, offset: int, size: int) -> None:
+        """This will be read soon: the system may begin to, and nobody waits for it."""
+
     def fdatasync(self, fd: int) -> None: ...
 
     def kernel_sync(self) -> KernelSync | None:
@@ -158,6 +161,10 @@ class RealFiles:
             if error.errno == errno.EOPNOTSUPP:
                 raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
             raise
+
+    def expect(self, fd: int, offset: int, size: int) -> None:
+        with suppress(OSError):
+            os.posix_fadvise(fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)

@@ -42,6 +42,10 @@ _GAP = 1 << 16
 """Up to this many bytes of other subjects between two batches are read along with them, from disk."""
 _GAP_IN_MEMORY = 1 << 12
 """The same for what is in the page cache: there a second call is cheaper than copying more."""
+_BULK = 256 << 10
+"""Who waited for the disk for so many bytes most likely reads on: the disk may go ahead."""
+_AHEAD, _MOST_AHEAD = 4, 16 << 20
+"""By how many times as much, and how many bytes at the most."""
 _MOST_ALONG = 1 << 20
 """At most so many bytes of others are read along with one run of batches."""
 
@@ -222,6 +226,9 @@ class Reader:
         try:
             with self._open_files.pinned(segment.path) as fd:
                 size = self._files.preadv_into(fd, buffer, start - segment.base, nowait=nowait)
+                if not nowait and size >= _BULK:
+                    ahead = min(_AHEAD * size, _MOST_AHEAD)
+                    self._files.expect(fd, start - segment.base + size, ahead)
         except BlockingIOError:
             raise WouldBlock from None
         except OSError as error:

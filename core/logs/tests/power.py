@@ -100,6 +100,7 @@ class FakeFiles:
         self.directory = directory
         self.capacity: int | None = None
         self.cold = False
+        self.expected: list[tuple[int, int]] = []
         self.during_sync: Callable[[Path], None] | None = None
         self.before_step: Callable[[], None] | None = None
         self.steps = 0
@@ -214,6 +215,9 @@ class FakeFiles:
         data = self.pread(fd, len(buffer), offset)
         buffer[: len(data)] = data
         return len(data)
+
+    def expect(self, fd: int, offset: int, size: int) -> None:
+        self.expected.append((offset, size))
 
     def fdatasync(self, fd: int) -> None:
         with self._lock:

@@ -150,6 +150,26 @@ def test_a_cold_read_never_holds_up_the_loop(tmp_path: Path) -> None:
     run(story, tmp_path, tail_bytes=10)
 
 
+def test_the_disk_goes_ahead_of_who_reads_in_bulk_and_not_of_who_reads_little(
+    tmp_path: Path,
+) -> None:
+    async def story(service: MessageService, files: FakeFiles, subject: Subject) -> None:
+        service.append_nowait(subject, memoryview(batch(bytes(300_000))))
+        service.write_nowait()
+        end = service.log.written_end - service.log.state.active.base
+        service.append_nowait(subject, memoryview(batch(b"third")))
+        await service.wait_synced()
+        files.cold = True
+        await service.read(subject, 0, 1, True)
+        assert files.expected == []
+        [large] = await service.read(subject, 1, 1, True)
+        [(offset, size)] = files.expected
+        assert size == 4 * len(large)
+        assert offset == end, "behind what was read"
+
+    run(story, tmp_path, tail_bytes=10)
+
+
 def test_a_sync_that_fails_in_an_unforeseen_way_fences_the_log_and_leaves_nobody_waiting(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
