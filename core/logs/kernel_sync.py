@@ -12,6 +12,7 @@ have none. Then `begin` says no, and a thread does it.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from contextlib import suppress
@@ -75,7 +76,11 @@ class KernelSync:
             pass
 
     def _collect(self, at_least: int = 0, seconds: int = 0) -> bool:
-        self._context.process_events(1, at_least, seconds)
+        try:
+            self._context.process_events(1, at_least, seconds)
+        except _REFUSED as error:
+            self.error = OSError(errno.EIO, f"the kernel does not tell how a sync went: {error}")
+            return True
         if not self._results:
             return False
         code = -self._results.pop() & _UNSIGNED

@@ -144,3 +144,18 @@ def test_a_sync_that_the_kernel_failed_is_not_taken_for_one_that_succeeded(
     told = KernelSync(context)
     assert told.finished()
     assert (told.error.errno if told.error else None) == code
+
+
+def test_a_kernel_that_does_not_tell_how_a_sync_went_leaves_nobody_waiting() -> None:
+    class Silent:
+        def poll(self) -> None:
+            raise BlockingIOError
+
+        def process_events(self, most: int, least: int, seconds: int) -> int:
+            raise SystemError("bad address")
+
+    context: Any = Silent()
+    told = KernelSync(context)
+    assert told.finished()
+    assert told.error is not None
+    assert "bad address" in str(told.error)
