@@ -1,8 +1,9 @@
 """Copying messages into a subject, batch by batch, each once, also when a batch is run again.
 
-    with Copier(spark, bootstrap, "orders", folder, name="again") as copier:
-        copier.send(rows, 0)      # rows: columns as Spark's Kafka source has them
-        copier.send(more, 1)
+    run = Run("replay", "again", "orders", "orders-again", memory="plan.json")
+    with Copier(spark, bootstrap, folder, run, watched=["orders", "orders-again"]) as copier:
+        copier.send(rows, 0, (0, 1000))      # rows: columns as Spark's Kafka source has them
+        copier.send(more, 1, (1000, 2000))
 
 Kafka's sink in Spark is "at least once": a batch that broke off and is run again sends again what it
 had sent. The rule that mends it:
@@ -12,64 +13,78 @@ had sent. The rule that mends it:
 - The target's end is recorded on disk before a batch sends anything (copy_journal.py).
 - Every run of that batch, first or repeated, leaves out what the target holds from there on.
 
-The caller gives each batch the same rows under the same number whenever it is run; a batch that is
-done is not run again. A batch is sent by one task, in the order of subject and offset, so that the
-target has the order of its source.
+The caller gives each batch the same rows, of the same offsets, under the same number whenever it is
+run; a batch that is done is not run again. A batch is sent by one task, in the order of subject and
+offset, so that the target has the order of its source. Source and target must stay the ones they
+were: that they were not deleted and made anew is seen before anything is sent, and before a batch is done.
 
 What could send a copy twice in spite of it is a sender that the reading of the target does not see:
 - A task that Spark repeats by itself (a failed one, a speculative one, a lost executor's): it would
   send from the start again. A repeated task refuses to send, the batch fails, and is run again as a whole.
-- Tasks of the batch that broke off. With `local[…]` they have ended: see `locked` in durable.py.
-- Producers that outlive their task: Spark keeps them, and they send what they hold until
-  `delivery_seconds` are over. So a batch that broke off on a cluster, or in this same Spark, is taken
-  up after that time. When its Spark is known to have ended, a moment is enough, for the requests
-  that it had put on the wire.
+- Tasks of the batch that broke off. Those of a JVM that has ended have ended. Those in this JVM, also
+  of a SparkContext that was stopped, see at their next row that another start has taken over, and
+  refuse: which start may send is a property of the JVM.
+- Producers that outlive their task: Spark keeps them, and they send what they hold until they may no
+  more. So a batch that broke off is taken up after that time; or after a moment, for what was on the
+  wire, when the process that sent it is known to have ended (senders.py).
 
 After a repeated batch the copies are counted: `Sent.doubled` is what slipped through in spite of all.
+
+A copy is sent now, whatever its message asked for: the target would hold back one with a header that
+asks for a delay, where nobody could see that it was sent, and would act on one that cancels. A
+message that was delayed has lost these headers when it was delivered; one that still has them comes from a
+subject that does not look at them. They are kept under other names: `qmq-delay-ms` is
+`kumquat-original-delay-ms` in the copy.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
 from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import earliest, latest
-from spark_connector.pipelines.copy_journal import Journal
+from spark_connector.offsets import earliest, identities, latest
+from spark_connector.pipelines.copy_journal import Journal, Run
+from spark_connector.pipelines.copy_tasks import (
+    REPEATED,
+    TAKEN_OVER,
+    only_first_attempt,
+    only_this_start,
+    own_jobs,
+    paced,
+)
 from spark_connector.pipelines.durable import locked
+from spark_connector.pipelines.run_memory import ANEW, Range
+from spark_connector.pipelines.senders import has_ended, sender_of
 from spark_connector.pipelines.summary import SILENT, Progress
 from spark_connector.subjects import read_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
 
 RUN = "kumquat-run"
 ORIGIN = "kumquat-origin"
-ORIGINAL_MS = "kumquat-original-ms"
+ORIGINAL = "kumquat-original-"
+ORIGINAL_MS = f"{ORIGINAL}ms"
+ASKING = ("qmq-delay-ms", "qmq-deliver-at", "qmq-delay-id", "qmq-delay-cancel")
+"""Headers that the broker acts on."""
 DELIVERY_SECONDS = 60
-WIRE_SECONDS = 2.0
-"""For what a Spark that has ended had sent to the broker's sockets."""
-ASK_SECONDS = 0.1
+BLOCK_SECONDS = 30
+"""How long a producer may hold up its task before it has taken a copy."""
+WIRE_SECONDS = 2
+"""For what was on its way to the broker when its sender ended."""
 CATCH_UP_MS = 1000
 LARGEST_BYTES = 32 << 20
 """No limit of the producer's own below this: the target's max.message.bytes decides."""
-REPEATED = (
-    "a task failed and Spark repeated it, which would send copies twice: see in Spark's log why it "
-    "failed, and run this again to send what is left"
-)
-_FIRST_ATTEMPT = r"task [0-9]+\.0 in stage [0-9]+\.0 "
-_ROW_IN_TASK = (1 << 33) - 1
-"""The part of monotonically_increasing_id() that counts a task's own rows."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,10 @@ class Sent:
     """Copies that the target has more than once; always 0, or something outlived its batch."""
 
 
+class NotKnown(ConnectorError):
+    """Retention took from the target what a batch that broke off may have sent."""
+
+
 class Copier:
     """One run into one target. Its folder is its memory: give the same one to go on."""
 
@@ -89,19 +108,22 @@ class Copier:
         self,
         spark: SparkSession,
         bootstrap: str,
-        target: str,
         folder: Path,
+        run: Run,
         *,
-        name: str,
+        watched: Sequence[str],
         delivery_seconds: int = DELIVERY_SECONDS,
         progress: Progress = SILENT,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`watched` are the subjects that must not be others of the same name: the target, and
+        the source where it is on the broker."""
         self._spark = spark
         self._bootstrap = bootstrap
-        self._target = target
         self._folder = folder
-        self._name = name
+        self._run = run
+        self._target = run.target
+        self._watched = watched
         self._delivery_seconds = delivery_seconds
         self._progress = progress
         self._sleep = sleep
@@ -109,10 +131,16 @@ class Copier:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        ids = identities(self._bootstrap, self._watched)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConnectorError(
+                f"{self._folder} cannot be a run's folder: {error.strerror}"
+            ) from None
         self._open.enter_context(locked(self._spark, self._folder / "lock"))
         try:
-            self._journal = Journal(self._folder, self._name, self._target)
+            self._journal = Journal(self._folder, self._run, ids)
         except BaseException:
             self._open.close()
             raise
@@ -132,29 +160,60 @@ class Copier:
         return self._journal.entry.sent
 
     @property
+    def doubled(self) -> int:
+        """Copies that were found more than once in them."""
+        return self._journal.entry.doubled
+
+    @property
     def next_batch(self) -> int:
         """The batch to send now: the one under way, or the one after the last that is done."""
         entry = self._journal.entry
         return entry.batch + (entry.state != "begun")
 
-    def send(self, rows: DataFrame, batch: int, rate: float | None = None) -> Sent:
-        """Returns when the target has the batch, at most `rate` copies a second, if given."""
-        if self._journal.is_done(batch):
-            return Sent(0)
-        again = self._journal.is_begun(batch)
+    def check_next(self, batch: int, range_: Range | None) -> None:
+        """That the caller's books are as new as the journal; `range_` if the batch may have begun."""
+        self._journal.check_next(batch, range_)
+
+    def check_subjects(self) -> None:
+        """That source and target are the ones with which the run began."""
+        self._journal.check_ids(identities(self._bootstrap, self._watched))
+
+    def is_done(self, batch: int, range_: Range) -> bool:
+        return self._journal.is_done(batch, range_)
+
+    def send(
+        self, rows: DataFrame | None, batch: int, range_: Range, rate: float | None = None
+    ) -> Sent:
+        """Returns when the target has the batch, at most `rate` copies a second, if given. No
+        rows: nothing of it can be read any more, and what was sent is counted."""
+        if self.is_done(batch, range_):
+            return Sent(0, self._journal.entry.copies)
+        start = self._take_over()
+        again = self._journal.is_begun(batch, range_)
         if again:
             self._wait_for_what_outlived()
-        application = self._spark.sparkContext.applicationId
-        end = self._journal.begin(batch, application, self._target_end)
-        held = self._held(rows.sparkSession, end)
-        with _own_jobs(self._spark.sparkContext, f"kumquat-{self.run}", self._delivery_seconds):
-            copies = self._send(as_copies(rows, self.run), held, rate)
+        self.check_subjects()
+        end = self._journal.begin(batch, range_, sender_of(self._spark), self._target_end)
+        held, copies = self._held(end, range_), 0
+        if rows is not None:
+            with own_jobs(self._spark.sparkContext, f"kumquat-{self.run}", self._delivery_seconds):
+                copies = self._send(as_copies(rows, self.run), held, start, rate)
         known = held.distinct().count() if held is not None else 0
-        doubled = self._doubled(rows.sparkSession, end) if again else 0
-        self._journal.done(known + copies)
+        doubled = self._doubled(end, range_) if again else 0
+        self.check_subjects()
+        self._journal.done(known + copies, doubled)
         return Sent(copies, known, doubled)
 
-    def _send(self, copies: DataFrame, held: DataFrame | None, rate: float | None) -> int:
+    def pass_over(self, batch: int, range_: Range) -> Sent:
+        """The batch is done: it has nothing to send, or what was sent of it cannot be known."""
+        if not self.is_done(batch, range_):
+            self._journal.begin(batch, range_, sender_of(self._spark), self._target_end)
+            self._journal.done(0)
+        return Sent(0, self._journal.entry.copies)
+
+    def _send(
+        self, copies: DataFrame, held: DataFrame | None, start: Column, rate: float | None
+    ) -> int:
         if held is not None:
             copies = copies.join(held, "origin", "left_anti")
         ordered = copies.repartition(1).sortWithinPartitions("topic", "offset")
@@ -163,12 +222,15 @@ class Copier:
         try:
             with clear_errors():
                 count = ordered.count()
+                self.check_subjects()
                 if count:
-                    first = ordered.where(_only_first_attempt())
-                    self._write(first if rate is None else self._at_rate(first, rate, count))
+                    first = ordered.where(only_first_attempt())
+                    timed = first if rate is None else self._at_rate(first, rate, count)
+                    self._write(timed.where(start))
         except ConnectorError as error:
-            if REPEATED in str(error):
-                raise ConnectorError(REPEATED) from error
+            for refusal in (REPEATED, TAKEN_OVER):
+                if refusal in str(error):
+                    raise ConnectorError(refusal) from error
             raise
         finally:
             ordered.unpersist()
@@ -178,7 +240,7 @@ class Copier:
         """What a batch is late by, up to CATCH_UP_MS, its first rows make up for."""
         begin_ms = max(int(self._due_ms), time.time_ns() // 1_000_000 - CATCH_UP_MS)
         self._due_ms = begin_ms + count * 1000 / rate
-        return copies.where(_paced(rate, begin_ms))
+        return copies.where(paced(rate, begin_ms))
 
     def _write(self, copies: DataFrame) -> None:
         options = {
@@ -186,33 +248,37 @@ class Copier:
             "topic": self._target,
             "kafka.delivery.timeout.ms": str(self._delivery_seconds * 1000),
             "kafka.request.timeout.ms": str(self._delivery_seconds * 1000 // 2),
+            "kafka.max.block.ms": str(BLOCK_SECONDS * 1000),
             "kafka.max.request.size": str(LARGEST_BYTES),
         }
         copies.select("key", "value", "headers").write.format("kafka").options(**options).save()
 
-    def _held(self, spark: SparkSession, end: int) -> DataFrame | None:
-        """The origins of this run's copies that the target has from there on; None for none."""
+    def _held(self, end: int, range_: Range) -> DataFrame | None:
+        """The origins of this batch's copies that the target has from there on; None for none."""
         now = self._target_end()
         kept = earliest(self._bootstrap, [self._target])[self._target]
         if now < end:
             raise ConnectorError(
-                f"{self._target} ends at {now}, but ended at {end} before: it was made anew; "
-                "begin a new run"
+                f"{self._target} ends at {now:,}, but ended at {end:,} before: the broker has lost "
+                f"messages; {ANEW}"
             )
         if now == end:
             return None
         if kept > end:
-            raise ConnectorError(
-                f"retention deleted {self._target} up to {kept} while a batch that began at {end} "
-                "was under way, so what was sent is not known: begin a new run"
+            raise NotKnown(
+                f"retention deleted {self._target} up to {kept:,} while a batch that began at {end:,} "
+                f"was under way, so what was sent is not known: {ANEW}"
             )
         start, stop = {self._target: end}, {self._target: now}
-        found = read_subject(spark, self._bootstrap, self._target, starting=start, ending=stop)
-        mine = found.where(header(RUN) == sql.lit(self.run))
-        return mine.select(header(ORIGIN).alias("origin"))
+        found = read_subject(
+            self._spark, self._bootstrap, self._target, starting=start, ending=stop
+        )
+        mine = found.where(header(RUN) == sql.lit(self.run)).select(header(ORIGIN).alias("origin"))
+        offset = sql.substring_index("origin", "/", -1).cast("bigint")
+        return mine.where((offset >= range_[0]) & (offset < range_[1]))
 
-    def _doubled(self, spark: SparkSession, end: int) -> int:
-        held = self._held(spark, end)
+    def _doubled(self, end: int, range_: Range) -> int:
+        held = self._held(end, range_)
         if held is None:
             return 0
         with clear_errors():
@@ -221,14 +287,19 @@ class Copier:
     def _target_end(self) -> int:
         return latest(self._bootstrap, [self._target])[self._target]
 
+    def _take_over(self) -> Column:
+        """From now on no task in this JVM sends for this run, but those with the condition given."""
+        name, start = f"kumquat.{self.run}", secrets.token_hex(8)
+        jvm: Any = self._spark.sparkContext._jvm
+        jvm.java.lang.System.setProperty(name, start)
+        return only_this_start(name, start)
+
     def _wait_for_what_outlived(self) -> None:
         """Returns when the batch that broke off can send no more."""
-        before = self._journal.entry.application
-        ended = before.startswith("local-") and before != self._spark.sparkContext.applicationId
-        seconds = WIRE_SECONDS if ended else float(self._delivery_seconds)
-        self._progress(
-            f"going on with a batch that broke off; in {seconds:.0f} s all it sent is there"
-        )
+        seconds = WIRE_SECONDS
+        if not has_ended(self._journal.entry.sender):
+            seconds += BLOCK_SECONDS + self._delivery_seconds
+        self._progress(f"going on with a batch that broke off; in {seconds} s all it sent is there")
         self._sleep(seconds)
 
 
@@ -247,7 +318,7 @@ def as_copies(rows: DataFrame, run: str) -> DataFrame:
     ]
     none = sql.array().cast("array<struct<key:string,value:binary>>")
     others = sql.filter(sql.coalesce("headers", none), lambda each: ~each["key"].isin(*added))
-    headers = sql.concat(others, sql.array(*pairs))
+    headers = sql.concat(sql.transform(others, _asking_no_more), sql.array(*pairs))
     return rows.select(
         "topic", "offset", "key", "value", origin.alias("origin"), headers.alias("headers")
     )
@@ -259,49 +330,7 @@ def header(name: str) -> Column:
     return sql.try_element_at(same, sql.lit(-1))["value"].cast("string")
 
 
-def _row_in_task() -> Column:
-    return sql.monotonically_increasing_id().bitwiseAND(sql.lit(_ROW_IN_TASK))
-
-
-def _only_first_attempt() -> Column:
-    """Fails a task that Spark runs again. Which attempt it is stands in the name of its thread:
-    the one place that an expression can reach without a jar or Python workers."""
-    thread = sql.java_method(sql.lit("java.lang.Thread"), sql.lit("currentThread"))
-    refusal = sql.raise_error(sql.lit(REPEATED))
-    bad = (_row_in_task() == 0) & ~thread.rlike(_FIRST_ATTEMPT)
-    return sql.when(bad, refusal.cast("boolean")).otherwise(sql.lit(True))
-
-
-def _paced(rate: float, begin_ms: int) -> Column:
-    """Holds each row until its time has come."""
-    now = sql.java_method(sql.lit("java.lang.System"), sql.lit("currentTimeMillis")).cast("bigint")
-    due = sql.lit(begin_ms) + (_row_in_task() * sql.lit(1000.0 / rate)).cast("bigint")
-    wait = sql.greatest(sql.lit(0).cast("bigint"), due - now)
-    return sql.java_method(sql.lit("java.lang.Thread"), sql.lit("sleep"), wait).isNotNull()
-
-
-@contextmanager
-def _own_jobs(context: SparkContext, tag: str, seconds: float) -> Iterator[None]:
-    """Whoever leaves the block early, by an error or Ctrl-C, first sees its tasks ended."""
-    context.addJobTag(tag)
-    try:
-        yield
-    except BaseException:
-        with suppress(Py4JError, OSError):  # Spark may have ended, and its tasks with it
-            context.cancelJobsWithTag(tag)
-            deadline = time.monotonic() + seconds
-            while _running_tasks(context, tag) and time.monotonic() < deadline:
-                time.sleep(ASK_SECONDS)
-        raise
-    finally:
-        with suppress(Py4JError, OSError):
-            context.removeJobTag(tag)
-
-
-def _running_tasks(context: SparkContext, tag: str) -> int:
-    java: Any = context._jsc
-    tracker = java.sc().statusTracker()
-    jobs = [context.statusTracker().getJobInfo(job) for job in tracker.getJobIdsForTag(tag)]
-    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
-    infos = [context.statusTracker().getStageInfo(stage) for stage in stages]
-    return sum(info.numActiveTasks for info in infos if info is not None)
+def _asking_no_more(each: Column) -> Column:
+    renamed = sql.regexp_replace(each["key"], "^qmq-", ORIGINAL)
+    name = sql.when(each["key"].isin(*ASKING), renamed).otherwise(each["key"])
+    return sql.struct(name.alias("key"), each["value"].alias("value"))

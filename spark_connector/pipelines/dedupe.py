@@ -11,13 +11,18 @@ not by when they are read, and never runs back. So a message with an old time is
 through twice, a run over last week decides as it would have decided last week, and batches may
 be cut anywhere. A time ahead of the wall clock counts as the wall clock's.
 
+A message without an id is known by its place alone, and so is let through; the summary tells how many
+there were. By `key` a message's key is its id, by `id` only where it has no id of its own: ask for it
+where a key comes once, since of all the messages of a key one in a window is left.
+
 A run goes on in batches to where the source ends as it begins, or, with `follow`, until it is
-stopped. Before a batch sends anything its range is on disk (dedupe_books.py) and what it lets
-through is decided and written; a batch that broke off is decided again from the same range and the
-same memory, so the same messages are let through, and copies.py sends each once.
+stopped. Before a batch sends anything, its range and what it lets through are on disk
+(dedupe_books.py). A batch that broke off is not decided again: the same messages are let through,
+whatever retention has deleted meanwhile, and copies.py sends each once.
 
 A batch costs its own messages and the ids of one window. What retention deleted before it was read ends
-the run, unless `accept_loss`.
+the run, unless `accept_loss`; then it is kept and told in every summary, and nothing is sent twice for
+it (dedupe_steps.py).
 """
 
 from __future__ import annotations
@@ -28,29 +33,28 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as sql
-
-from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import check_subjects, earliest, latest
+from spark_connector.errors import ConnectorError
+from spark_connector.offsets import check_subjects, earliest
 from spark_connector.pipelines.copies import Copier
-from spark_connector.pipelines.dedupe_books import NO_CLOCK, Books, Pending, Rule
-from spark_connector.pipelines.identity import ID_HEADER, add_identity, check_way, identity
-from spark_connector.pipelines.neighbours import with_highest
+from spark_connector.pipelines.copy_journal import Run
+from spark_connector.pipelines.dedupe_books import FILE, Books, Page, Rule
+from spark_connector.pipelines.dedupe_steps import Steps
+from spark_connector.pipelines.identity import ID_HEADER, WAYS, check_way
 from spark_connector.pipelines.sources import add_broker
 from spark_connector.pipelines.summary import SILENT, Progress, Summary, count, duration
+from spark_connector.pipelines.targets import add_create, check_target, make_target
 from spark_connector.pipelines.times import parse_length
-from spark_connector.subjects import read_subject
 
 if TYPE_CHECKING:
     import argparse
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 WINDOW = timedelta(hours=1)
 BATCH = 500_000
-MERGE_FROM = 16
 ASK_SECONDS = 1.0
-_KEPT = "struct<last:bigint,kept:array<struct<time:bigint,offset:bigint>>>"
+BY = "header"
+_LACKS = {"header": "header {}", "id": "header {} and no key", "key": "key"}
 
 
 @dataclass
@@ -58,18 +62,42 @@ class Deduped:
     """What the run has done since it began, over all its starts."""
 
     rule: Rule
-    read: int = 0
-    sent: int = 0
-    batches: int = 0
+    page: Page
+    doubled: int = 0
+
+    @property
+    def read(self) -> int:
+        return self.page.read
+
+    @property
+    def sent(self) -> int:
+        return self.page.sent
+
+    @property
+    def batches(self) -> int:
+        return self.page.batch
 
     def summary(self) -> Summary:
-        window = duration(self.rule.window_ms / 1000)
+        page, window = self.page, duration(self.rule.window_ms / 1000)
+        left_out = page.read - page.sent - page.unsent
         values = [
-            ("read", count(self.read, "message")),
-            ("let through", f"{count(self.sent)}, in batches: {self.batches:,}"),
-            ("left out", f"{count(self.read - self.sent)}, whose id came before within {window}"),
+            ("read", count(page.read, "message")),
+            ("let through", f"{count(page.sent)}, in batches: {page.batch:,}"),
+            ("left out", f"{count(left_out)}, whose id came before within {window}"),
         ]
-        return Summary(f"dedupe {self.rule.source} into {self.rule.target}", values)
+        if page.nameless:
+            lacks = _LACKS[self.rule.by].format(self.rule.id_header)
+            values.append(("without an id", f"{count(page.nameless)}, which have no {lacks}"))
+        for start, end in page.lost:
+            told = f"offsets {start:,} to {end - 1:,}, deleted before they were read"
+            values.append(("LOST", told))
+        if page.unsent:
+            told = "deleted before it was known that they were sent"
+            values.append(("NOT SENT", f"{count(page.unsent, 'message')}, {told}"))
+        if self.doubled:
+            values.append(("SENT TWICE", count(self.doubled, "message")))
+        title = f"dedupe {self.rule.source} into {self.rule.target}"
+        return Summary(title, values, ok=not self.doubled)
 
 
 def dedupe(
@@ -80,156 +108,51 @@ def dedupe(
     folder: Path | str,
     *,
     window: timedelta = WINDOW,
-    by: str = "id",
+    by: str = BY,
     id_header: str = ID_HEADER,
     follow: bool = False,
+    create: bool = False,
     accept_loss: bool = False,
     batch: int = BATCH,
     progress: Progress = SILENT,
 ) -> Deduped:
     rule = Rule(source, target, window // timedelta(milliseconds=1), by, id_header)
-    _check(bootstrap, rule)
-    if batch < 1:
-        raise ConnectorError(f"a batch has at least 1 message, not {batch}")
-    with Copier(spark, bootstrap, target, Path(folder), name="dedupe") as copier:
-        books = Books(Path(folder), rule, earliest(bootstrap, [source])[source])
-        run = _Run(spark, bootstrap, copier, books, accept_loss)
+    _check(bootstrap, rule, batch, create)
+    if create:
+        make_target(bootstrap, target)
+    run = Run("dedupe", "dedupe", source, target, FILE)
+    place = Path(folder).absolute()
+    with Copier(
+        spark, bootstrap, place, run, watched=[source, target], progress=progress
+    ) as copier:
+        books = Books(place, rule, copier.run, earliest(bootstrap, [source])[source])
+        pending = books.page.pending
+        begun = pending.range if pending is not None and pending.decided is not None else None
+        copier.check_next(books.page.batch, begun)
+        books.clean()
+        steps = Steps(spark, bootstrap, copier, books, accept_loss, batch)
         while True:
-            end = run.source_end()
+            end = steps.source_end()
             while books.page.pending is not None or books.page.next < end:
-                run.step(min(end, books.page.next + batch))
+                steps.step(end)
                 told = f"{books.page.next:,} of {end:,} offsets, {books.page.sent:,} let through"
                 progress(f"dedupe: {told}")
             if not follow:
                 break
             time.sleep(ASK_SECONDS)
-        return Deduped(rule, books.page.read, books.page.sent, books.page.batch)
+        return Deduped(rule, books.page, copier.doubled)
 
 
-@dataclass
-class _Run:
-    spark: SparkSession
-    bootstrap: str
-    copier: Copier
-    books: Books
-    accept_loss: bool
-
-    def source_end(self) -> int:
-        source = self.books.rule.source
-        end = latest(self.bootstrap, [source])[source]
-        if end < self.books.page.next:
-            raise ConnectorError(
-                f"{source} ends at {end:,}, but was read up to {self.books.page.next:,}: it was "
-                "deleted and made anew; give another folder, and a new run begins"
-            )
-        return end
-
-    def step(self, end: int) -> None:
-        """One batch, from its plan to its commit."""
-        self._see_that_all_is_there()
-        pending = self.books.plan(end, time.time_ns() // 1_000_000)
-        rows = self._rows(pending)
-        number = self.books.page.batch
-        folder = self.books.folder_of(f"{number:08}")
-        with clear_errors():
-            self._decide(rows, pending).write.mode("overwrite").parquet(str(folder))
-            decided = self.spark.read.parquet(str(folder))
-            read, sent, top = decided.agg(
-                sql.sum("messages"), sql.sum(sql.size("kept")), sql.max("top")
-            ).collect()[0]
-        if sent:
-            let_through = decided.select(sql.explode("kept.offset").alias("offset"))
-            self.copier.send(rows.join(let_through, "offset", "left_semi"), number)
-        self.books.commit(read or 0, sent or 0, folder, NO_CLOCK if top is None else top)
-        if len(self.books.page.seen) >= MERGE_FROM:
-            self._merge()
-
-    def _see_that_all_is_there(self) -> None:
-        source, page = self.books.rule.source, self.books.page
-        kept = earliest(self.bootstrap, [source])[source]
-        if kept <= page.next:
-            return
-        if not self.accept_loss:
-            raise ConnectorError(
-                f"retention deleted offsets {page.next:,} to {kept - 1:,} of {source} before they "
-                "were read: go on without them with --accept-loss, and run more often"
-            )
-        self.books.skip_to(kept)
-
-    def _rows(self, pending: Pending) -> DataFrame:
-        source = self.books.rule.source
-        starting, ending = {source: pending.start}, {source: pending.end}
-        return read_subject(self.spark, self.bootstrap, source, starting=starting, ending=ending)
-
-    def _decide(self, rows: DataFrame, pending: Pending) -> DataFrame:
-        """A row for each id: how many messages, which of them are let through, the clock at its last."""
-        rule, clock = self.books.rule, self.books.page.clock_ms
-        known = sql.sha2(identity(rule.by, rule.id_header), 256)
-        shown = sql.least(sql.unix_millis("timestamp"), sql.lit(pending.now_ms))
-        messages = rows.select(
-            sql.substring(sql.unhex(known), 1, 16).alias("id"),
-            "offset",
-            sql.greatest(shown, sql.lit(clock)).alias("shown"),
-        )
-        timed = with_highest(messages, "offset", "shown", "time")
-        grouped = timed.groupBy("id").agg(
-            sql.sort_array(sql.collect_list(sql.struct("time", "offset"))).alias("all")
-        )
-        joined = grouped.join(self._seen(clock - rule.window_ms), "id", "left")
-        return joined.select(
-            "id",
-            sql.size("all").alias("messages"),
-            _let_through(rule.window_ms).alias("kept"),
-            sql.element_at("all", -1)["time"].alias("top"),
-        )
-
-    def _seen(self, since: int) -> DataFrame:
-        """When each id was last let through, where that is inside the window."""
-        folders = [str(self.books.folder / each.folder) for each in self.books.page.seen]
-        if not folders:
-            return self.spark.createDataFrame([], "id binary, last bigint")
-        every = self.spark.read.schema(
-            "id binary, messages int, kept array<struct<time:bigint,offset:bigint>>, top bigint"
-        ).parquet(*folders)
-        times = every.select("id", sql.explode("kept.time").alias("time"))
-        return times.where(sql.col("time") > since).groupBy("id").agg(sql.max("time").alias("last"))
-
-    def _merge(self) -> None:
-        page = self.books.page
-        folder = self.books.folder_of(f"{page.batch - 1:08}-merged")
-        last = sql.array(sql.struct(sql.col("last").alias("time"), sql.lit(-1).cast("bigint")))
-        merged = self._seen(page.clock_ms - self.books.rule.window_ms).select(
-            "id",
-            sql.lit(0).alias("messages"),
-            last.cast("array<struct<time:bigint,offset:bigint>>").alias("kept"),
-            sql.col("last").alias("top"),
-        )
-        with clear_errors():
-            merged.write.mode("overwrite").parquet(str(folder))
-        self.books.replace_seen(folder)
-
-
-def _let_through(window_ms: int) -> Column:
-    """Of an id's messages in order: the first, and each that is a window after the one before it."""
-    never = sql.lit(NO_CLOCK).cast("bigint")
-    none = sql.array().cast("array<struct<time:bigint,offset:bigint>>")
-    start = sql.struct(sql.coalesce("last", never).alias("last"), none.alias("kept"))
-
-    def add(so_far: Column, each: Column) -> Column:
-        more = sql.struct(each["time"], sql.concat(so_far["kept"], sql.array(each))).cast(_KEPT)
-        is_due = each["time"] - so_far["last"] >= window_ms
-        return sql.when(is_due, more).otherwise(so_far)
-
-    return sql.aggregate("all", start.cast(_KEPT), add, lambda so_far: so_far["kept"])
-
-
-def _check(bootstrap: str, rule: Rule) -> None:
+def _check(bootstrap: str, rule: Rule, batch: int, create: bool) -> None:
     if rule.source == rule.target:
         raise ConnectorError("source and target are the same subject: name another target")
     if rule.window_ms <= 0:
         raise ConnectorError("the window is longer than nothing: --window 1h, for instance")
+    if batch < 1:
+        raise ConnectorError(f"a batch has at least 1 message, not {batch}")
     check_way(rule.by)
-    check_subjects(bootstrap, [rule.source, rule.target])
+    check_subjects(bootstrap, [rule.source])
+    check_target(bootstrap, rule.target, create=create)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -242,7 +165,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window", type=parse_length, default=WINDOW, metavar="LENGTH", help="30m, 12h, 7d (1h)"
     )
-    add_identity(parser)
+    parser.add_argument(
+        "--by",
+        choices=WAYS,
+        default=BY,
+        help="what makes two messages the same: the id header (%(default)s); the key; or the header, "
+        "else the key (id). A message without it is let through",
+    )
+    parser.add_argument(
+        "--id-header", default=ID_HEADER, metavar="NAME", help="the id's header (%(default)s)"
+    )
+    add_create(parser)
     parser.add_argument(
         "--batch", type=int, default=BATCH, metavar="N", help="messages in a batch (%(default)s)"
     )
@@ -254,7 +187,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     window = args.window // timedelta(milliseconds=1)
-    _check(args.bootstrap, Rule(args.source, args.target, window, args.by, args.id_header))
+    rule = Rule(args.source, args.target, window, args.by, args.id_header)
+    _check(args.bootstrap, rule, args.batch, args.create)
 
 
 def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
@@ -268,6 +202,7 @@ def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
         by=args.by,
         id_header=args.id_header,
         follow=args.follow,
+        create=args.create,
         accept_loss=args.accept_loss,
         batch=args.batch,
         progress=args.progress,

@@ -1,36 +1,53 @@
 """What a dedupe run remembers: `dedupe.json` in its folder, and the ids that it has seen.
 
-    {"version": 1, "source": "orders", "target": "orders-once", "window_ms": 3600000,
-     "by": "id", "id_header": "message-id",
-     "next": 12000, "batch": 7, "clock_ms": 1794808845375, "read": 12000, "sent": 11200,
-     "pending": {"start": 12000, "end": 13000, "now_ms": 1794808850000},
+    {"version": 2, "run": "dedupe.5f0c9e1b", "source": "orders", "target": "orders-once",
+     "window_ms": 3600000, "by": "header", "id_header": "message-id",
+     "next": 12000, "batch": 7, "clock_ms": 1794808845375,
+     "read": 12000, "nameless": 3, "sent": 11200, "unsent": 0, "lost": [[400, 500]],
+     "pending": {"start": 12000, "end": 13000, "now_ms": 1794808850000,
+                 "decided": {"folder": "seen/00000007", "read": 1000, "nameless": 0, "sent": 930,
+                             "top_ms": 1794808849000}},
      "seen": [{"folder": "seen/00000006", "top_ms": 1794808845375}, …]}
 
 | state | event | |
 |---|---|---|
-| pending null | plan | pending is the next range, on disk before anything of it is sent |
-| pending | plan | the same range again: the run before broke off in it |
-| pending | commit | next, clock and seen move on together; pending is null |
+| pending null | plan | pending is the next range, not decided |
+| pending, not decided | plan | the same range again: the run before broke off in it |
+| pending, not decided | skip | pending null: nothing of it was sent, so it may be planned anew |
+| pending, not decided | decide | what is let through is fixed, on disk before anything of it is sent |
+| pending, decided | commit | next, clock and seen move on together; pending is null |
 
 Every batch leaves a folder of Parquet: a row for each different id in it, with the offsets that were
-let through. A folder counts when it is named here. One is dropped when its newest time has left the
-window; when there are many, they are put together into one. Files are synced before they are named.
+let through. A folder counts when it is named here. A batch is decided once: whatever breaks off
+afterwards, and whatever retention deletes meanwhile, its folder tells what is let through. One is dropped
+when its newest time has left the window; when there are many, they are put together into one. Files
+are synced before they are named.
+
+`lost` are ranges that retention deleted before they were read. `unsent` counts messages that were let
+through but deleted before they, or their copies' fate, could be seen (see dedupe.py). `nameless` are
+messages without an id.
 
 The window, the identity and the subjects are part of the run: a folder refuses to be used for others,
-since what it has seen would not tell the truth about them. Nothing here knows Spark or the broker.
+since what it has seen would not tell the truth about them. `run` is the journal's mark. Nothing
+here knows Spark or the broker.
 """
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.durable import read_json, sync, write_json
+from spark_connector.pipelines.durable import sync, write_json
+from spark_connector.pipelines.run_memory import check_mark, read_memory
 
-VERSION = 1
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from spark_connector.pipelines.run_memory import Range
+
+VERSION = 2
 FILE = "dedupe.json"
 SEEN = "seen"
 NO_CLOCK = -(1 << 62)
@@ -47,11 +64,26 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Decided:
+    folder: str
+    read: int
+    nameless: int
+    sent: int
+    """To be sent."""
+    top_ms: int
+
+
+@dataclass(frozen=True)
 class Pending:
     start: int
     end: int
     now_ms: int
     """A time that lies ahead of this is taken for this."""
+    decided: Decided | None = None
+
+    @property
+    def range(self) -> Range:
+        return self.start, self.end
 
 
 @dataclass(frozen=True)
@@ -68,68 +100,99 @@ class Page:
     batch: int = 0
     clock_ms: int = NO_CLOCK
     read: int = 0
+    nameless: int = 0
     sent: int = 0
+    unsent: int = 0
+    lost: tuple[Range, ...] = ()
     pending: Pending | None = None
     seen: tuple[Seen, ...] = ()
 
 
 class Books:
-    """`plan` and `commit`, in turn; `page` is what is on disk."""
+    """`plan`, `decide` and `commit`, in turn; `page` is what is on disk."""
 
-    def __init__(self, folder: Path, rule: Rule, first: int) -> None:
+    def __init__(self, folder: Path, rule: Rule, run: str, first: int) -> None:
         """`first` is where a new run begins to read."""
         self.folder = folder
         self.rule = rule
+        self._run = run
         self._path = folder / FILE
         if self._path.exists():
             self.page = self._read()
-            self._remove_unnamed()
         else:
             self._write(Page(first))
 
     def plan(self, end: int, now_ms: int) -> Pending:
         """The batch to do now: the one that broke off, or else from where the last ended to `end`."""
         if self.page.pending is None:
+            assert end > self.page.next
             self._write(replace(self.page, pending=Pending(self.page.next, end, now_ms)))
         assert self.page.pending is not None
         return self.page.pending
 
     def skip_to(self, offset: int) -> None:
         """Goes on without what lies below, since it is deleted."""
-        pending = self.page.pending
-        if pending is not None:
-            pending = replace(pending, start=offset, end=max(offset, pending.end))
-        self._write(replace(self.page, next=offset, pending=pending))
+        page = self.page
+        assert offset > page.next
+        assert page.pending is None or page.pending.decided is None
+        lost = (*page.lost, (page.next, offset))
+        self._write(replace(page, next=offset, pending=None, lost=lost))
 
     def folder_of(self, name: str) -> Path:
         return self.folder / SEEN / name
 
-    def commit(self, read: int, sent: int, seen: Path, top_ms: int) -> None:
-        """The batch is done; what has left the window is forgotten."""
+    def decide(self, folder: Path, *, read: int, nameless: int, sent: int, top_ms: int) -> Pending:
+        """From now on this is what the batch lets through."""
         page = self.page
         assert page.pending is not None
-        clock = max(page.clock_ms, top_ms)
-        known = (*page.seen, Seen(self._name_of(seen), clock))
+        assert page.pending.decided is None
+        decided = Decided(self._name_of(folder), read, nameless, sent, top_ms)
+        self._sync(folder)
+        pending = replace(page.pending, decided=decided)
+        self._write(replace(page, pending=pending))
+        return pending
+
+    def commit(self, sent: int) -> None:
+        """The batch is done, and so many of its messages were sent; what has left the window is
+        forgotten."""
+        page = self.page
+        assert page.pending is not None
+        decided = page.pending.decided
+        assert decided is not None
+        clock = max(page.clock_ms, decided.top_ms)
+        known = (*page.seen, Seen(decided.folder, clock))
         kept = tuple(each for each in known if each.top_ms > clock - self.rule.window_ms)
-        self._sync(seen)
         self._write(
             Page(
                 next=page.pending.end,
                 batch=page.batch + 1,
                 clock_ms=clock,
-                read=page.read + read,
+                read=page.read + decided.read,
+                nameless=page.nameless + decided.nameless,
                 sent=page.sent + sent,
+                unsent=page.unsent + decided.sent - sent,
+                lost=page.lost,
                 seen=kept,
             )
         )
-        self._remove_unnamed()
+        self.clean()
 
     def replace_seen(self, merged: Path) -> None:
         """`merged` holds all that the folders named so far hold."""
         self._sync(merged)
         top = max(each.top_ms for each in self.page.seen)
         self._write(replace(self.page, seen=(Seen(self._name_of(merged), top),)))
-        self._remove_unnamed()
+        self.clean()
+
+    def clean(self) -> None:
+        """Removes the folders that do not count. Not before it is known that these are the newest
+        books: those of a backup do not name what the newer ones did."""
+        named = {self.folder / each.folder for each in self.page.seen}
+        if self.page.pending is not None and self.page.pending.decided is not None:
+            named.add(self.folder / self.page.pending.decided.folder)
+        for folder in (self.folder / SEEN).glob("*"):
+            if folder not in named:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _name_of(self, folder: Path) -> str:
         return str(folder.relative_to(self.folder))
@@ -138,34 +201,29 @@ class Books:
         for path in [*folder.rglob("*"), folder, folder.parent, self.folder]:
             sync(path)
 
-    def _remove_unnamed(self) -> None:
-        named = {self.folder / each.folder for each in self.page.seen}
-        for folder in (self.folder / SEEN).glob("*"):
-            if folder not in named:
-                shutil.rmtree(folder, ignore_errors=True)
-
     def _read(self) -> Page:
-        content = read_json(self._path, VERSION)
-        try:
-            rule = Rule(**{name: content[name] for name in Rule.__dataclass_fields__})
-            page = _page(content)
-        except (KeyError, TypeError) as error:
-            raise ConnectorError(f"{self._path} lacks {error}: restore it from a backup") from None
+        run, rule, page = read_memory(self._path, VERSION, _parsed)
         for name, before in asdict(rule).items():
             if before != (now := getattr(self.rule, name)):
                 raise ConnectorError(
                     f"{self.folder} is of a run with {name} {before}, not {now}: "
                     "give another folder, and a new run begins"
                 )
+        check_mark(self._path, run, self._run)
         return page
 
     def _write(self, page: Page) -> None:
-        write_json(self._path, {"version": VERSION, **asdict(self.rule), **asdict(page)})
+        head = {"version": VERSION, "run": self._run, **asdict(self.rule)}
+        write_json(self._path, head | asdict(page))
         self.page = page
 
 
-def _page(content: dict[str, Any]) -> Page:
-    fields = {name: content[name] for name in Page.__dataclass_fields__}
-    fields["seen"] = tuple(Seen(**each) for each in content["seen"])
-    fields["pending"] = Pending(**content["pending"]) if content["pending"] else None
-    return Page(**fields)
+def _parsed(content: dict[str, Any]) -> tuple[str, Rule, Page]:
+    rule = Rule(**{name: content[name] for name in Rule.__dataclass_fields__})
+    page = {name: content[name] for name in Page.__dataclass_fields__}
+    page["seen"] = tuple(Seen(**each) for each in content["seen"])
+    page["lost"] = tuple((int(start), int(end)) for start, end in content["lost"])
+    if pending := content["pending"]:
+        decided = Decided(**pending["decided"]) if pending["decided"] else None
+        page["pending"] = Pending(**pending | {"decided": decided})
+    return str(content["run"]), rule, Page(**page)

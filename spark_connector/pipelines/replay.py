@@ -13,11 +13,13 @@ the same command is given again, and sends nothing twice (copies.py tells how, a
 
 Each copy has the key, the value and the headers of its message, and three headers more: `kumquat-run`,
 `kumquat-origin` (subject/offset) and `kumquat-original-ms`, the message's first time. The time of
-the copy itself is when it was sent.
+the copy itself is when it was sent, and it is sent now: headers that ask for a delay are renamed
+(copies.py).
 """
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import dataclass
@@ -25,12 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_connector.errors import ConnectorError
-from spark_connector.offsets import check_subjects, earliest
 from spark_connector.pipelines.copies import Copier
-from spark_connector.pipelines.replay_plan import Found, Plan, Selection, find, load_plan
+from spark_connector.pipelines.copy_journal import Run
+from spark_connector.pipelines.replay_plan import FILE, Found, Plan, Selection, find, load_plan
 from spark_connector.pipelines.sources import add_broker, add_range
 from spark_connector.pipelines.summary import SILENT, Progress, Summary, count, duration, size
-from spark_connector.pipelines.times import to_ms
+from spark_connector.pipelines.targets import add_create, check_target, make_target
+from spark_connector.pipelines.times import to_ms, told_time
 
 if TYPE_CHECKING:
     import argparse
@@ -58,6 +61,8 @@ class Replayed:
     before: int = 0
     """Sent when the run was started earlier."""
     doubled: int = 0
+    missing: int = 0
+    """Counted when the run began, and not found when they were to be sent."""
 
     def summary(self) -> Summary:
         found = self.found
@@ -70,12 +75,18 @@ class Replayed:
         if found.messages:
             spread = duration((found.last_ms - found.first_ms) / 1000)
             values.append(("offsets", f"{found.start:,} to {found.end - 1:,}, over {spread}"))
+        for name, ms in (("since", self.selection.since_ms), ("until", self.selection.until_ms)):
+            if ms is not None:
+                values.append((name, told_time(ms)))
         if not self.run:
             return Summary("replay: a dry run; --send --run NAME sends them", values)
         values += [("run", self.run), ("sent", f"{self.sent:,} now, {self.before:,} before")]
         if self.doubled:
             values.append(("SENT TWICE", count(self.doubled, "message")))
-        return Summary(f"replay: {count(self.sent, 'message')}", values, ok=not self.doubled)
+        if self.missing:
+            values.append(("MISSING", f"{count(self.missing, 'message')}, gone from the source"))
+        ok = not self.doubled and not self.missing
+        return Summary(f"replay: {count(self.sent, 'message')}", values, ok=ok)
 
 
 def replay(
@@ -88,17 +99,23 @@ def replay(
     run: str = "",
     state: Path = STATE,
     rate: float | None = None,
+    create: bool = False,
     progress: Progress = SILENT,
 ) -> Replayed:
     """Counts what is selected; with `send`, sends it, or goes on with it, as run `run`."""
-    _check(bootstrap, selection, target, run if send else None, rate)
+    _check(bootstrap, selection, target, run if send else None, rate, create)
     if not send:
         progress("replay: counting")
         return Replayed(selection, target, find(spark, bootstrap, selection))
-    with Copier(spark, bootstrap, target, state / run, name=run, progress=progress) as copier:
-        plan = _plan(spark, bootstrap, selection, target, state / run, rate, progress)
+    if create:
+        make_target(bootstrap, target)
+    watched = [target] if selection.archive is not None else [selection.subject, target]
+    folder, what = state / run, Run("replay", run, selection.subject, target, FILE)
+    with Copier(spark, bootstrap, folder, what, watched=watched, progress=progress) as copier:
+        plan = _plan(spark, bootstrap, selection, folder, copier.run, rate, progress)
         done = Replayed(plan.selection, target, plan.found, run, before=copier.sent)
         _send(spark, bootstrap, plan, copier, done, rate, progress)
+        done.doubled, done.missing = copier.doubled, plan.found.messages - copier.sent
     progress.end()
     return done
 
@@ -117,6 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[=VALUE]",
         help="only with this header",
     )
+    add_create(parser)
     parser.add_argument("--rate", type=float, metavar="N", help="at most N messages a second")
     parser.add_argument("--send", action="store_true", help="send them; without it, count only")
     parser.add_argument("--run", default="", metavar="NAME", help="the same name again: go on")
@@ -132,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """What can be seen to be wrong before Spark starts."""
     run = args.run if args.send else None
-    _check(args.bootstrap, _selection(args), args.to, run, args.rate)
+    _check(args.bootstrap, _selection(args), args.to, run, args.rate, args.create)
 
 
 def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
@@ -145,6 +163,7 @@ def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
         run=args.run,
         state=args.state,
         rate=args.rate,
+        create=args.create,
         progress=args.progress,
     ).summary()
 
@@ -161,13 +180,18 @@ def _selection(args: argparse.Namespace) -> Selection:
 
 
 def _check(
-    bootstrap: str, selection: Selection, target: str, run: str | None, rate: float | None
+    bootstrap: str,
+    selection: Selection,
+    target: str,
+    run: str | None,
+    rate: float | None,
+    create: bool,
 ) -> None:
-    if rate is not None and not rate > 0:
-        raise ConnectorError(f"a rate is more than 0 messages a second, not {rate}")
+    if rate is not None and not (rate > 0 and math.isfinite(rate)):
+        raise ConnectorError(f"a rate is more than 0 messages a second, and finite, not {rate}")
     if run is not None and not _NAME.fullmatch(run):
         raise ConnectorError(f"a run needs a name of letters, digits, . _ and -, not {run!r}")
-    check_subjects(bootstrap, [target])
+    check_target(bootstrap, target, create=create)
     selection.bounds(bootstrap)
 
 
@@ -175,16 +199,17 @@ def _plan(
     spark: SparkSession,
     bootstrap: str,
     selection: Selection,
-    target: str,
     folder: Path,
+    run: str,
     rate: float | None,
     progress: Progress,
 ) -> Plan:
-    plan = load_plan(folder)
+    plan = load_plan(folder, run)
     if plan is None:
         progress("replay: counting")
         found = find(spark, bootstrap, selection)
-        plan = Plan(target, selection, _batch_size(found, rate), found)
+        archived = selection.archived_id()
+        plan = Plan(run, selection, archived, _batch_size(found, rate), found)
         plan.save(folder)
     elif not plan.selection.same_messages(selection):
         raise ConnectorError(
@@ -213,22 +238,10 @@ def _send(
 ) -> None:
     began = time.monotonic()
     for number in range(copier.next_batch, plan.batches):
-        range_ = plan.batch(number)
-        _check_kept(bootstrap, plan.selection, range_)
-        sent = copier.send(plan.selection.read(spark, bootstrap, range_), number, rate)
+        plan.check_kept(bootstrap, number)
+        rows = plan.selection.read(spark, bootstrap, plan.batch(number))
+        sent = copier.send(rows, number, plan.batch(number), rate)
         done.sent += sent.copies
         done.before += sent.held
-        done.doubled += sent.doubled
         taken = duration(time.monotonic() - began)
         progress(f"replay: {copier.sent:,} of {plan.found.messages:,} messages, {taken}")
-
-
-def _check_kept(bootstrap: str, selection: Selection, range_: tuple[int, int]) -> None:
-    if selection.archive is not None:
-        return
-    kept = earliest(bootstrap, [selection.subject])[selection.subject]
-    if kept > range_[0]:
-        raise ConnectorError(
-            f"retention deleted {selection.subject} up to {kept:,} before this run came there (it is "
-            f"at {range_[0]:,}): begin another run, or replay an archive"
-        )

@@ -4,24 +4,29 @@
 the first match to the last, how many match, and how many offsets make a batch. Batch n is always the
 same offsets, so it can be run again. The plan lies in the run's folder as `plan.json`:
 
-    {"version": 1, "target": "orders", "selection": {"subject": "orders", "archive": null,
-     "since_ms": 1794800000000, "until_ms": null, "keys": ["k1"], "headers": ["type=refund"]},
-     "start": 1200, "end": 9000, "size": 50000, "found": {"messages": 40, …}}
+    {"version": 2, "run": "again.5f0c9e1b",
+     "selection": {"subject": "orders", "archive": "archive", "since_ms": 1794800000000,
+                   "until_ms": null, "keys": ["k1"], "headers": ["type=refund"]},
+     "archived_id": "b1c9…", "size": 50000,
+     "found": {"messages": 40, "start": 1200, "end": 9000, …}}
 
-Times are fixed when the run begins: "since 2h" means two hours before then, also when it is resumed.
+`run` is the journal's mark (copy_journal.py; the ids of the broker's subjects are there too);
+`archived_id` is the id of the subject whose messages the archive holds. Times are fixed when the run
+begins: "since 2h" means two hours before then, also when it is resumed.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
 from spark_connector.errors import ConnectorError, clear_errors
 from spark_connector.offsets import at_time, earliest, latest
 from spark_connector.pipelines.archive import archive_state, read_archive
-from spark_connector.pipelines.durable import read_json, write_json
+from spark_connector.pipelines.durable import write_json
+from spark_connector.pipelines.run_memory import ANEW, check_mark, read_memory
 from spark_connector.subjects import read_subject
 
 if TYPE_CHECKING:
@@ -29,9 +34,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from spark_connector.pipelines.archive_format import Range
+    from spark_connector.pipelines.run_memory import Range
 
-VERSION = 1
+VERSION = 2
 FILE = "plan.json"
 
 
@@ -70,16 +75,25 @@ class Selection:
     def bounds(self, bootstrap: str) -> Range:
         """Offsets outside of which nothing is taken."""
         if self.archive is not None:
-            state = archive_state(self.archive)
-            if self.subject not in state.next:
-                has = ", ".join(sorted(state.next)) or "nothing"
-                raise ConnectorError(f"{self.archive} has no {self.subject}: it holds {has}")
-            return state.begin[self.subject], state.next[self.subject]
+            return self._archived()[0]
         if self.since_ms is None:
             starts = earliest(bootstrap, [self.subject])
         else:
             starts = at_time(bootstrap, [self.subject], max(self.since_ms, 0))
         return starts[self.subject], latest(bootstrap, [self.subject])[self.subject]
+
+    def archived_id(self) -> str:
+        """Of the subject that was archived; empty: the broker's own is read."""
+        return self._archived()[1] if self.archive is not None else ""
+
+    def _archived(self) -> tuple[Range, str]:
+        assert self.archive is not None
+        state = archive_state(self.archive)
+        if self.subject not in state.next:
+            has = ", ".join(sorted(state.next)) or "nothing"
+            raise ConnectorError(f"{self.archive} has no {self.subject}: it holds {has}")
+        known = state.ids.get(self.subject, "")
+        return (state.begin[self.subject], state.next[self.subject]), known
 
     def same_messages(self, other: Selection) -> bool:
         """But for times: those of the plan hold."""
@@ -112,8 +126,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Plan:
-    target: str
+    run: str
     selection: Selection
+    archived_id: str
     size: int
     found: Found
 
@@ -125,22 +140,49 @@ class Plan:
         start = self.found.start + number * self.size
         return start, min(start + self.size, self.found.end)
 
+    def check_kept(self, bootstrap: str, number: int) -> None:
+        """That the source still has what the batch is to read."""
+        chosen, (start, end) = self.selection, self.batch(number)
+        if chosen.archive is None:
+            kept = earliest(bootstrap, [chosen.subject])[chosen.subject]
+            if kept > start:
+                raise ConnectorError(
+                    f"retention deleted {chosen.subject} up to {kept:,} before this run came there "
+                    f"(it is at {start:,}): begin another run, or replay an archive"
+                )
+        elif chosen.archived_id() != self.archived_id:
+            raise ConnectorError(
+                f"{chosen.archive} holds another {chosen.subject} than this run began with, which was "
+                f"deleted and made anew; {ANEW}"
+            )
+        else:
+            begin, stop = chosen.bounds(bootstrap)
+            if begin > start or stop < end:
+                raise ConnectorError(
+                    f"{chosen.archive} has {chosen.subject} from {begin:,} to {stop - 1:,}, but this "
+                    f"run is at {start:,} to {end - 1:,}: restore the archive, or {ANEW}"
+                )
+
     def save(self, folder: Path) -> None:
         write_json(folder / FILE, {"version": VERSION, **asdict(self)})
 
 
-def load_plan(folder: Path) -> Plan | None:
+def load_plan(folder: Path, run: str) -> Plan | None:
+    """The plan of the run that has this mark."""
     path = folder / FILE
     if not path.exists():
         return None
-    content = read_json(path, VERSION)
-    try:
-        chosen = content["selection"]
-        chosen |= {"keys": tuple(chosen["keys"]), "headers": tuple(chosen["headers"])}
-        found = Found(**content["found"])
-        return Plan(content["target"], Selection(**chosen), int(content["size"]), found)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConnectorError(f"{path} is damaged: restore it from a backup ({error!r})") from None
+    plan = read_memory(path, VERSION, _parsed)
+    check_mark(path, plan.run, run)
+    return plan
+
+
+def _parsed(content: dict[str, Any]) -> Plan:
+    chosen = dict(content["selection"])
+    chosen |= {"keys": tuple(chosen["keys"]), "headers": tuple(chosen["headers"])}
+    found = Found(**content["found"])
+    archived = str(content["archived_id"])
+    return Plan(content["run"], Selection(**chosen), archived, int(content["size"]), found)
 
 
 def find(spark: SparkSession, bootstrap: str, selection: Selection) -> Found:

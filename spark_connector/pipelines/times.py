@@ -29,7 +29,10 @@ def parse_length(text: str) -> timedelta:
 
 def parse_time(text: str, now: datetime | None = None) -> datetime:
     if _LENGTH.fullmatch(text.strip()):
-        return (now or datetime.now(UTC)) - parse_length(text)
+        try:
+            return (now or datetime.now(UTC)) - parse_length(text)
+        except OverflowError:
+            raise argparse.ArgumentTypeError(f"{text!r} ago is before time is counted") from None
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -42,3 +45,10 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
 def to_ms(time: datetime) -> int:
     """Milliseconds since 1970, exactly: a float would lose one now and then."""
     return (time - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+
+
+def told_time(ms: int) -> str:
+    """2026-11-16T05:30:00.000+00:00, as `parse_time` reads it."""
+    return (datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)).isoformat(
+        timespec="milliseconds"
+    )

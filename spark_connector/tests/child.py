@@ -95,13 +95,15 @@ def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str =
 
 def repeat(bootstrap: str, folder: Path) -> None:
     from spark_connector.pipelines.copies import Copier
+    from spark_connector.pipelines.copy_journal import Run
     from spark_connector.session import spark_session
     from spark_connector.subjects import read_subject
     from spark_connector.testing import SMALL
 
     spark = spark_session("repeat", "local[2,4]", **SMALL)
-    with Copier(spark, bootstrap, "to", folder / "run", name="repeat") as copier:
-        copier.send(read_subject(spark, bootstrap, "from"), 0)
+    run = Run("test", "repeat", "from", "to", "plan")
+    with Copier(spark, bootstrap, folder / "run", run, watched=["from", "to"]) as copier:
+        copier.send(read_subject(spark, bootstrap, "from"), 0, (0, 51))
 
 
 if __name__ == "__main__":

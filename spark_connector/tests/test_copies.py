@@ -2,33 +2,64 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
 
 from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.copies import ORIGIN, ORIGINAL_MS, RUN, Copier
-from spark_connector.pipelines.copy_journal import Journal
+from spark_connector.offsets import latest
+from spark_connector.pipelines.copies import (
+    BLOCK_SECONDS,
+    DELIVERY_SECONDS,
+    ORIGIN,
+    ORIGINAL_MS,
+    RUN,
+    WIRE_SECONDS,
+    Copier,
+)
+from spark_connector.pipelines.copy_journal import FILE, Journal, Run
+from spark_connector.pipelines.copy_tasks import TAKEN_OVER
 from spark_connector.subjects import read_subject
 from spark_connector.tests.messages import T0, held, produce
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-    from typing import Any
 
     from pyspark.sql import DataFrame, SparkSession
 
     from gateway.testing import TestBroker
 
+ALL = (0, 21)
+KEYLESS = "key binary, value binary, headers array<struct<key:string,value:binary>>"
+LONG = WIRE_SECONDS + BLOCK_SECONDS + DELIVERY_SECONDS
 
-def copier(spark: SparkSession, broker: TestBroker, folder: Path, **options: Any) -> Copier:
-    return Copier(
-        spark, broker.bootstrap, "to", folder, name="again", sleep=lambda _: None, **options
-    )
+
+def copier(
+    spark: SparkSession,
+    broker: TestBroker,
+    folder: Path,
+    sleep: Callable[[float], None] = lambda _: None,
+) -> Copier:
+    folder.mkdir(exist_ok=True)
+    run = Run("test", "again", "from", "to", "plan")
+    return Copier(spark, broker.bootstrap, folder, run, watched=["from", "to"], sleep=sleep)
 
 
 def rows(spark: SparkSession, broker: TestBroker) -> DataFrame:
     return read_subject(spark, broker.bootstrap, "from")
+
+
+class Crash(BaseException):
+    pass
+
+
+def crash(*_: object) -> None:
+    raise Crash
 
 
 @pytest.fixture
@@ -42,7 +73,7 @@ def test_copy_loses_key_value_header_order_or_time(
     spark: SparkSession, subjects: TestBroker, tmp_path: Path
 ) -> None:
     with copier(spark, subjects, tmp_path) as copies:
-        sent = copies.send(rows(spark, subjects), 0)
+        sent = copies.send(rows(spark, subjects), 0, ALL)
         run = copies.run
     assert (sent.copies, sent.held, sent.doubled) == (21, 0, 0)
     got = held(subjects.bootstrap, "to")[1:]
@@ -61,20 +92,19 @@ def test_copy_loses_key_value_header_order_or_time(
 def test_batch_run_again_after_its_end_was_not_recorded_sends_twice(
     spark: SparkSession, subjects: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
     part = rows(spark, subjects).where("offset < 7")
     with monkeypatch.context() as patch, copier(spark, subjects, tmp_path) as copies:
         patch.setattr(Journal, "done", crash)
-        with pytest.raises(KeyboardInterrupt):
-            copies.send(part, 0)
+        with pytest.raises(Crash):
+            copies.send(part, 0, ALL)
+    (tmp_path / "plan").touch()
     produce(subjects.bootstrap, "to", [b"of somebody else"])
     with copier(spark, subjects, tmp_path) as copies:
         assert copies.next_batch == 0
-        again = copies.send(rows(spark, subjects), 0)
+        again = copies.send(rows(spark, subjects), 0, ALL)
         assert (again.copies, again.held, again.doubled) == (14, 7, 0)
-        assert copies.send(rows(spark, subjects), 0).copies == 0
+        done = copies.send(rows(spark, subjects), 0, ALL)
+        assert (done.copies, done.held) == (0, 21)
         assert copies.sent == 21
         assert copies.next_batch == 1
     values = [record.value for record in held(subjects.bootstrap, "to")]
@@ -91,3 +121,105 @@ def test_two_runs_at_once_in_one_folder(
         second.__enter__()
     with copier(spark, subjects, tmp_path) as copies:
         assert copies.next_batch == 0
+
+
+def test_producers_in_a_spark_that_lives_are_not_waited_for(
+    spark: SparkSession, subjects: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark's JVM holds after a failure it may send for long; what a JVM that has ended held
+    is on the wire. A SparkContext that was stopped and begun anew is in the same JVM."""
+    waits = list[float]()
+
+    def run() -> None:
+        with copier(spark, subjects, tmp_path, waits.append) as copies:
+            copies.send(None, 0, ALL)
+
+    monkeypatch.setattr(Copier, "_held", crash)  # the batch has begun, and has sent nothing
+    with pytest.raises(Crash):
+        run()
+    (tmp_path / "plan").touch()
+    assert waits == []
+    path = tmp_path / FILE
+    begun = json.loads(path.read_text())
+    ended = begun["sender"] | {"started": begun["sender"]["started"] - 1}
+    elsewhere = begun["sender"] | {"boot": "another"}
+    for sender in (begun["sender"], ended, elsewhere, None):
+        path.write_text(json.dumps(begun | {"sender": sender}))
+        with pytest.raises(Crash):
+            run()
+    assert waits == [LONG, WIRE_SECONDS, LONG, LONG]
+
+
+def test_task_that_was_left_running_sends_beside_the_next_start(
+    spark: SparkSession, subjects: TestBroker, tmp_path: Path
+) -> None:
+    """As when a SparkContext is stopped from another thread: its task is neither ended nor waited
+    for. It waits for the time of its next row, and must not send it."""
+    first = copier(spark, subjects, tmp_path)
+    first.__enter__()
+    ended = list[str]()
+
+    def send_slowly() -> None:
+        try:
+            first.send(rows(spark, subjects), 0, ALL, rate=4)
+        except ConnectorError as error:
+            ended.append(str(error))
+
+    def until_it_has_ended(_: float) -> None:
+        thread.join()
+        # The same producer of Spark's, which flushes: what the first start handed to it is there.
+        second._write(spark.createDataFrame([(None, b"flushed", None)], KEYLESS))
+
+    thread = threading.Thread(target=send_slowly)
+    thread.start()
+    while latest(subjects.bootstrap, ["to"])["to"] < 3:
+        assert thread.is_alive()
+    first.__exit__()
+    (tmp_path / "plan").touch()
+    second = copier(spark, subjects, tmp_path, until_it_has_ended)
+    with second as copies:
+        sent = copies.send(rows(spark, subjects), 0, ALL)
+    assert ended == [TAKEN_OVER]
+    assert 2 <= sent.held < 21
+    assert (sent.copies, sent.doubled) == (21 - sent.held, 0)
+    values = [record.value for record in held(subjects.bootstrap, "to")[1:]]
+    assert [value for value in values if value != b"flushed"] == [
+        *(b"v%d" % n for n in range(20)),
+        None,
+    ]
+
+
+def test_copy_with_a_header_of_the_delay_service_is_held_back(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source does not look at such headers, its target does: it would park the copy, where
+    nobody sees that it was sent, cancel something, or refuse the batch for ever."""
+    with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+        plain = NewTopic("from", 1, 1, topic_configs={"delay.enabled": "false"})
+        admin.create_topics([plain, NewTopic("to", 1, 1)])
+    producer = KafkaProducer(bootstrap_servers=kumquat.bootstrap)
+    asking = [
+        [("a", b"1"), ("qmq-delay-ms", b"3600000"), ("qmq-delay-id", b"x")],
+        [("qmq-deliver-at", b"soon")],
+        [("qmq-delay-cancel", b"x"), ("qmq-due-ms", b"5")],
+    ]
+    for number, headers in enumerate(asking):
+        producer.send("from", b"v%d" % number, headers=headers)
+    producer.close()
+    with monkeypatch.context() as patch, copier(spark, kumquat, tmp_path) as copies:
+        patch.setattr(Journal, "done", crash)
+        with pytest.raises(Crash):
+            copies.send(rows(spark, kumquat), 0, ALL)
+    (tmp_path / "plan").touch()
+    with copier(spark, kumquat, tmp_path) as copies:
+        again = copies.send(rows(spark, kumquat), 0, ALL)
+    assert (again.copies, again.held) == (0, 3)
+    assert [record.headers[:-3] for record in held(kumquat.bootstrap, "to")] == [
+        [
+            ("a", b"1"),
+            ("kumquat-original-delay-ms", b"3600000"),
+            ("kumquat-original-delay-id", b"x"),
+        ],
+        [("kumquat-original-deliver-at", b"soon")],
+        [("kumquat-original-delay-cancel", b"x"), ("qmq-due-ms", b"5")],
+    ]

@@ -94,11 +94,12 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     state = tmp_path / "runs"
     bad = [
         (Selection("nowhere"), "again", "r", None, "no subject nowhere"),
-        (Selection("orders"), "nowhere", "r", None, "no subject nowhere"),
+        (Selection("orders"), "nowhere", "r", None, "no subject nowhere .* --create"),
         (Selection("orders", str(tmp_path)), "again", "r", None, "no archive in"),
         (Selection("orders"), "again", "", None, "needs a name"),
         (Selection("orders"), "again", "../r", None, "needs a name"),
         (Selection("orders"), "again", "r", 0.0, "more than 0"),
+        (Selection("orders"), "again", "r", float("inf"), "finite"),
     ]
     for selection, target, run, rate, told in bad:
         with pytest.raises(ConnectorError, match=told):

@@ -1,0 +1,43 @@
+"""The files in a run's folder: whole, and of this version, or refused with a line that says so.
+
+A run's folder belongs to one run. Its files carry the run's mark (copy_journal.py), so that one which
+came from another folder, or from a backup, is not taken for what it is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spark_connector.errors import ConnectorError
+from spark_connector.pipelines.durable import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Content = TypeVar("Content")
+Range = tuple[int, int]
+"""Offsets, half open."""
+ANEW = "begin a new run, with a folder of its own"
+
+
+def read_memory(path: Path, version: int, parse: Callable[[dict[str, Any]], Content]) -> Content:
+    content = read_json(path, version)
+    if content["version"] < version:
+        raise ConnectorError(
+            f"{path} was written by an older version (format {content['version']}, known here: "
+            f"{version}): finish with that one, or {ANEW}"
+        )
+    try:
+        return parse(content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConnectorError(f"{path} is damaged ({error!r}): restore it from a backup") from None
+
+
+def check_mark(path: Path, found: str, run: str) -> None:
+    """`found` is the mark in that file, `run` the one of the folder."""
+    if found != run:
+        raise ConnectorError(
+            f"{path} is of run {found}, but its folder is of {run}: restore the folder as a whole, "
+            f"or {ANEW}"
+        )
