@@ -153,7 +153,7 @@ def round_lengths(top_ms: float) -> list[int]:
 
 def _round_step(top: float) -> int:
     rough = max(top / MOST_HEIGHT_TICKS, 1.0)
-    power = 10 ** math.floor(math.log10(rough))
+    power = int(10 ** math.floor(math.log10(rough)))
     return next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
 
 
