@@ -7,6 +7,8 @@ job, from the call to its result.
 
 from __future__ import annotations
 
+import gc
+import os
 import time
 from dataclasses import dataclass
 from statistics import mean, median
@@ -87,6 +89,9 @@ class Archived:
     early_bytes: int
     """Of live objects in the driver's heap when a third was archived."""
     late_bytes: int
+    early_python_bytes: int
+    """Of the driver's Python, where the archive's books are: resident, in the same thirds."""
+    late_python_bytes: int
 
 
 def read(work: Read) -> Timed:
@@ -172,29 +177,37 @@ def _idle(work: Idle) -> Triggers:
     return Triggers(len(took), mean(took))
 
 
-class _Heap(Progress):
-    """Notes the driver's live heap whenever the archive tells how far it is."""
+class _Memory(Progress):
+    """Notes what the driver holds, in the JVM's heap and in Python, whenever the archive tells how far
+    it is."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()
         self._jvm: Any = spark.sparkContext._jvm
-        self.live: list[int] = []
+        self.heap: list[int] = []
+        self.python: list[int] = []
 
     def __call__(self, line: str) -> None:
         self._jvm.java.lang.System.gc()
         runtime = self._jvm.java.lang.Runtime.getRuntime()
-        self.live.append(int(runtime.totalMemory() - runtime.freeMemory()))
+        self.heap.append(int(runtime.totalMemory() - runtime.freeMemory()))
+        gc.collect()
+        self.python.append(proc.resident_bytes(os.getpid()))
 
 
 def _archive(work: Archive) -> Archived:
     spark = _spark()
-    heap = _Heap(spark)
+    memory = _Memory(spark)
     began = time.perf_counter()
-    done = archive(spark, work.bootstrap, work.topic, work.folder, progress=heap)
+    done = archive(spark, work.bootstrap, work.topic, work.folder, progress=memory)
     seconds = time.perf_counter() - began
-    third = len(heap.live) // 3
-    early, late = heap.live[: third + 1], heap.live[-third - 1 :]
-    return Archived(done.messages, seconds, int(median(early)), int(median(late)))
+    return Archived(done.messages, seconds, *_thirds(memory.heap), *_thirds(memory.python))
+
+
+def _thirds(readings: list[int]) -> tuple[int, int]:
+    """The middle of the first third, and of the last."""
+    third = len(readings) // 3
+    return int(median(readings[: third + 1])), int(median(readings[-third - 1 :]))
 
 
 if __name__ == "__main__":

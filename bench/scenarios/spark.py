@@ -76,6 +76,8 @@ def _archive(run: Run) -> Numbers:
         "MB/s": done.messages * KIB / done.seconds / 1e6,
         "driver's live heap in the first third, MB": done.early_bytes / 1e6,
         "driver's live heap in the last third, MB": done.late_bytes / 1e6,
+        "driver's Python in the first third, MB": done.early_python_bytes / 1e6,
+        "driver's Python in the last third, MB": done.late_python_bytes / 1e6,
     }
 
 
@@ -113,7 +115,12 @@ SPARK = [
                 "driver's live heap in the last third, MB",
                 "driver's live heap in the first third, MB",
                 at_most=1.1,
-            )
+            ),
+            share(
+                "driver's Python in the last third, MB",
+                "driver's Python in the first third, MB",
+                at_most=1.1,
+            ),
         ],
         columns=("kumquat",),
     ),
