@@ -11,11 +11,13 @@ which takes ten seconds, is refused before: a pipeline's module may have `check(
 | exit code | |
 |---|---|
 | 0 | done |
-| 1 | done, and found what it was sent to look for: reconcile, and the two sides differ |
-| 2 | not done: one line on stderr says why and what to do |
+| 1 | done, and found what should not be: two sides that differ, a message sent twice |
+| 2 | not done: one line on stderr says why and what to do (more than one is a bug of ours) |
 | 130, 143 | stopped by Ctrl-C or SIGTERM; run it again, and it goes on |
 
 Spark's own log is off, since it prints pages where one line is meant; `--spark-log WARN` shows it.
+
+The script is installed with the broker, PySpark is not: whatever needs it is imported when it is there.
 """
 
 from __future__ import annotations
@@ -27,13 +29,11 @@ import signal
 import sys
 import traceback
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import check_broker
-from spark_connector.pipelines import archive, dedupe, reconcile, replay, report
+from spark_connector.errors import ConnectorError, clear_errors, needed
 from spark_connector.pipelines.summary import Progress, Summary
-from spark_connector.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-PIPELINES: dict[str, tuple[Any, str]] = {
-    "archive": (archive, "subjects to Parquet, each message once, from where the last run ended"),
-    "replay": (replay, "messages of an archive or a subject into a subject again"),
-    "dedupe": (dedupe, "one subject into another, each message id once within a window"),
-    "reconcile": (reconcile, "what is missing, doubled or out of order between two sides"),
-    "report": (report, "rates, sizes, keys, silences and lateness by hour, with an HTML page"),
+PIPELINES = {
+    "archive": "subjects to Parquet, each message once, from where the last run ended",
+    "replay": "messages of an archive or a subject into a subject again",
+    "dedupe": "one subject into another, each message id once within a window",
+    "reconcile": "what is missing, doubled or out of order between two sides",
+    "report": "rates, sizes, keys, silences and lateness by hour, with an HTML page",
 }
 DIFFERS, FAILED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 LOG_LEVELS = ("OFF", "ERROR", "WARN", "INFO")
@@ -73,6 +73,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    if missing := needed():
+        return _refuse(missing)
     try:
         args = parser().parse_args(argv)
     except _UsageError as error:
@@ -81,13 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with _process_as_it_was():
             summary = run(args)
-        print(summary.text(), flush=True)
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except ConnectorError as error:
         args.progress.end()
         return _refuse(str(error))
+    except OSError as error:
+        args.progress.end()
+        return _refuse(_told(error))
     except KeyboardInterrupt as stop:
         args.progress.end()
         print("kumquat-spark: stopped; run it again to go on", file=sys.stderr)
@@ -96,15 +97,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.progress.end()
         traceback.print_exc()
         return FAILED
+    _show(summary)
     return 0 if summary.ok else DIFFERS
 
 
 def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="kumquat-spark", description="Data pipelines on Kumquat, run by Spark.")
     commands = top.add_subparsers(dest="command", metavar="NAME", required=True)
-    for name, (module, told) in PIPELINES.items():
+    for name, told in PIPELINES.items():
         command = commands.add_parser(name, help=told, description=told)
-        module.add_arguments(command)
+        _module(name).add_arguments(command)
         group = command.add_argument_group("Spark")
         group.add_argument("--master", default="local[*]", help="where Spark runs (local[*])")
         group.add_argument(
@@ -120,8 +122,15 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _module(name: str) -> Any:
+    return import_module(f"spark_connector.pipelines.{name}")
+
+
 def run(args: argparse.Namespace) -> Summary:
-    module = PIPELINES[args.command][0]
+    from spark_connector.offsets import check_broker
+    from spark_connector.session import spark_session
+
+    module = _module(args.command)
     options = _spark_options(args)
     check = getattr(module, "check", None)
     check(args) if check is not None else check_broker(args.bootstrap)
@@ -185,6 +194,19 @@ def _take_signals() -> None:
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, terminate)
+
+
+def _show(summary: Summary) -> None:
+    try:
+        print(summary.text(), flush=True)
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told(error: OSError) -> str:
+    """A disk that is full, a folder that is a file or not ours: the system knows which and why."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}: mend that or give another place, then run it again"
 
 
 def _refuse(reason: str) -> int:

@@ -2,13 +2,19 @@
 
 Everything that a person can mend is a ConnectorError: a subject that is not there, a broker that is
 down, a connector that cannot be had, a schema that does not fit. Its text is one line. What Spark
-says runs over pages; `clear_errors()` around a job keeps the line that tells the cause.
+says runs over pages; `clear_errors()` around a job keeps the line that tells the cause:
+
+    with clear_errors():
+        orders.groupBy("key").count().show()
+
+Nothing here needs PySpark, since one thing to mend is that it is missing (`needed`).
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +31,7 @@ _ADVICE = [
     ),
     (
         re.compile(r"Some data may have been lost|OffsetOutOfRange|offset was changed from"),
-        "messages asked for are deleted already: start later, or set failOnDataLoss=false",
+        "messages asked for are deleted already: start later, or accept it (--accept-loss, failOnDataLoss)",
     ),
     (
         re.compile(r"UnknownTopicOrPartition"),
@@ -34,8 +40,13 @@ _ADVICE = [
     (
         re.compile(
             r"(?:kafka|Kafka)\S*\.TimeoutException|TimeoutException: (?:Topic|Timeout|Call)"
+            r"|Cannot fetch record for offset"
         ),
         "the broker does not answer: see that it runs, then run this again",
+    ),
+    (
+        re.compile(r"Answer from Java side is empty|Error while sending or receiving|Java server"),
+        "Spark has ended: see that there is memory for it (spark.driver.memory), then run this again",
     ),
 ]
 
@@ -47,13 +58,23 @@ class ConnectorError(Exception):
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """Turns what Spark raises in the block into a ConnectorError with the first cause in it."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
+    except (Py4JError, PySparkException) as error:
         raise ConnectorError(explain(str(error))) from error
+
+
+def needed() -> str:
+    """What to install before anything here can run; empty when all of it is there."""
+    if find_spec("pyspark") is not None and find_spec("kafka") is not None:
+        return ""
+    return (
+        "Spark's part needs PySpark and kafka-python, which the broker does not: install "
+        "kumquat-gateway[spark], or run `make .venv/.dev`, which does"
+    )
 
 
 def explain(text: str) -> str:

@@ -1,16 +1,18 @@
 """Subjects as DataFrames, with sane defaults over Spark's own `format("kafka")`.
 
-    orders = read_subject(spark, "127.0.0.1:9092", "orders", json=StructType([...]))
+    orders = read_subject(spark, "127.0.0.1:9092", "orders", json="id LONG, customer STRING")
     stream = stream_subject(spark, "127.0.0.1:9092", ["orders", "payments"], max_per_trigger=10_000)
     write_subject(totals, "127.0.0.1:9092", "totals", key="customer")
 
 - One partition does not mean one task: a subject's range of offsets is split over as many tasks as
   Spark runs at once, unless `tasks` says otherwise.
 - The columns are Spark's (`key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
-  `timestampType`, `headers`). On request `value` is parsed as JSON into a struct, `key` becomes
-  text, and headers become text columns of their names.
+  `timestampType`, `headers`). On request `value` is parsed as JSON into a struct (by a schema, or its
+  text as in SQL), `key` becomes text, and headers become text columns of their names.
 - A value that is no JSON of that schema fails the job; it does not become null.
-- What is not there (broker, subject) is a ConnectorError before Spark begins.
+- What is not there (broker, subject) is a ConnectorError before Spark begins, and what goes wrong while
+  a table is written is one too. A table that is read fails in your own job, where Spark raises pages:
+  `with clear_errors():` around it makes them one line.
 - `**options` go to Spark's source or sink as they are and win over what is set here. An option of the
   Kafka client has a dot in its name: `**{"kafka.fetch.max.bytes": 1 << 20}`.
 
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from spark_connector.errors import ConnectorError
+from spark_connector.errors import ConnectorError, clear_errors
 from spark_connector.offsets import check_broker, check_subjects, spark_json
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 Where = str | Mapping[str, int] | datetime
 """A place in each subject: "earliest", "latest", {subject: offset}, or a time (with its zone)."""
 Option = str | int | bool
+POLL_RECORDS = 10_000
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
@@ -47,7 +50,7 @@ def read_subject(
     starting: Where = "earliest",
     ending: Where = "latest",
     tasks: int | None = None,
-    json: StructType | None = None,
+    json: StructType | str | None = None,
     text_key: bool = False,
     headers_as_columns: Sequence[str] = (),
     **options: Option,
@@ -67,7 +70,7 @@ def stream_subject(
     starting: Where = "earliest",
     tasks: int | None = None,
     max_per_trigger: int | None = None,
-    json: StructType | None = None,
+    json: StructType | str | None = None,
     text_key: bool = False,
     headers_as_columns: Sequence[str] = (),
     **options: Option,
@@ -101,10 +104,12 @@ def write_subject(
     what Spark's own trigger() takes, `{"availableNow": True}` for instance.
     """
     check_broker(bootstrap)
-    rows = _messages(frame, key, value, headers or {})
+    with clear_errors():
+        rows = _messages(frame, key, value, headers or {})
     chosen = _texts({"kafka.bootstrap.servers": bootstrap, "topic": subject} | options)
     if not frame.isStreaming:
-        rows.write.format("kafka").options(**chosen).save()
+        with clear_errors():
+            rows.write.format("kafka").options(**chosen).save()
         return None
     if "checkpointLocation" not in options:
         raise ConnectorError(
@@ -133,6 +138,8 @@ def _source(
         "kafka.bootstrap.servers": bootstrap,
         "subscribe": ",".join(names),
         "includeHeaders": True,
+        # Spark asks for both ends of the log after each poll: 500 records are too few for that.
+        "kafka.max.poll.records": POLL_RECORDS,
         "minPartitions": tasks or spark.sparkContext.defaultParallelism,
         **_place("starting", starting),
     }
@@ -158,7 +165,7 @@ def _place(which: str, where: Where) -> dict[str, Option]:
 
 
 def _decoded(
-    frame: DataFrame, json: StructType | None, text_key: bool, headers: Sequence[str]
+    frame: DataFrame, json: StructType | str | None, text_key: bool, headers: Sequence[str]
 ) -> DataFrame:
     for name in headers:
         if name in COLUMNS:
@@ -170,7 +177,8 @@ def _decoded(
     if text_key:
         columns["key"] = sql.col("key").cast(StringType())
     columns |= {name: _header(name) for name in headers}
-    return frame.withColumns(columns) if columns else frame
+    with clear_errors():
+        return frame.withColumns(columns) if columns else frame
 
 
 def _header(name: str) -> Column:

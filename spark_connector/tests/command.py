@@ -1,10 +1,24 @@
-"""`kumquat-spark` as a test starts it: in a process of its own, with a small and silent Spark."""
+"""`kumquat-spark` as a test starts it: in a process of its own, with a small and silent Spark; or in this
+process, with the Spark that is there (the fixture `with_shared_spark`, and `main`)."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+import pytest
 
 from spark_connector.testing import SMALL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def with_shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command takes the Spark that is there, and leaves it running."""
+    monkeypatch.setattr("spark_connector.session.spark_session", lambda *_, **__: spark)
+    monkeypatch.setattr("spark_connector.cli._stop", lambda _: None)
 
 
 def command(*arguments: str, bootstrap: str) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -20,13 +21,13 @@ from spark_connector.cli import main, parser
 from spark_connector.offsets import latest
 from spark_connector.pipelines.summary import Progress, Summary, Table, count, duration, size
 from spark_connector.pipelines.times import parse_length, parse_time, to_ms
-from spark_connector.tests.command import command
+from spark_connector.tests.command import command, with_shared_spark
+
+__all__ = ["with_shared_spark"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 SECONDS = 600.0
 
@@ -76,7 +77,7 @@ def test_bad_input_is_more_than_a_line_or_starts_spark(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("spark_connector.cli.spark_session", None)
+    monkeypatch.setattr("spark_connector.session.spark_session", None)
     broker = ["--bootstrap", bootstrap] if arguments not in ("", "paint") else []
     assert main([*arguments.split(), *broker]) == 2
     seen = capsys.readouterr()
@@ -86,12 +87,44 @@ def test_bad_input_is_more_than_a_line_or_starts_spark(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", ["archive one --to a", "report one", "reconcile one two"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "archive one --to a",
+        "replay one --to two",
+        "replay one --to two --send --run r",
+        "dedupe one two --state s",
+        "reconcile one two",
+        "report one",
+    ],
+)
 def test_a_broker_that_is_down_is_waited_for(
-    arguments: str, nobody: str, capsys: pytest.CaptureFixture[str]
+    arguments: str,
+    nobody: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main([*arguments.split(), "--bootstrap", nobody]) == 2
-    assert f"no broker answers at {nobody}" in capsys.readouterr().err
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"no broker answers at {nobody}" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_pyspark_it_is_a_stack_of_errors(tmp_path: Path) -> None:
+    """The script comes with the broker, which needs no PySpark; so does the package."""
+    code = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "try:\n    from spark_connector import read_subject\n"
+        "except ImportError as error:\n    print(error)\n"
+        "from spark_connector.cli import main; sys.exit(main(['report', 'one']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    (refused,) = done.stdout.splitlines()
+    assert "kumquat-gateway[spark]" in refused
+    assert done.stderr == f"kumquat-spark: {refused}\n"
 
 
 def send(bootstrap: str, subject: str, *keys: bytes) -> None:
@@ -102,23 +135,34 @@ def send(bootstrap: str, subject: str, *keys: bytes) -> None:
     producer.close()
 
 
+@pytest.mark.usefixtures("with_shared_spark")
 def test_the_command_ends_otherwise_than_it_says(
-    spark: SparkSession,
     bootstrap: str,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A difference is exit code 1; the summary alone is on stdout."""
     send(bootstrap, "left", b"a", b"b")
     send(bootstrap, "right", b"a")
-    monkeypatch.setattr("spark_connector.cli.spark_session", lambda *_, **__: spark)
-    monkeypatch.setattr("spark_connector.cli._stop", lambda _: None)
     assert main(["reconcile", "left", "right", "--bootstrap", bootstrap]) == 1
     seen = capsys.readouterr()
     assert seen.out.startswith("reconcile left and right: they differ\n")
     assert "key b" in seen.out
     assert all(line.startswith("reconcile: ") for line in seen.err.splitlines())
     assert main(["reconcile", "left", "left", "--bootstrap", bootstrap]) == 0
+
+
+@pytest.mark.usefixtures("with_shared_spark")
+def test_a_reader_that_has_seen_enough_hides_the_difference(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kumquat-spark reconcile … | head -1` in a script that looks at the exit code."""
+    send(bootstrap, "more", b"a", b"b")
+    send(bootstrap, "less", b"a")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as closed:
+        monkeypatch.setattr("sys.stdout", closed)
+        assert main(["reconcile", "more", "less", "--bootstrap", bootstrap]) == 1
 
 
 def test_ctrl_c_leaves_a_stack_of_errors(bootstrap: str, tmp_path: Path) -> None:

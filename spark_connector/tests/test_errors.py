@@ -31,6 +31,18 @@ def test_known_causes_say_what_to_do() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("TimeoutException: Cannot fetch record for offset 5 in 120000 ms", "does not answer"),
+        ("Partition t-0's offset was changed from 3 to 0", "--accept-loss"),
+        ("Answer from Java side is empty", "Spark has ended"),
+    ],
+)
+def test_cause_that_leaves_a_person_helpless(text: str, advice: str) -> None:
+    assert advice in explain(text)
+
+
 def test_endless_line_is_cut() -> None:
     assert len(explain("x" * 10_000)) == LONGEST
 

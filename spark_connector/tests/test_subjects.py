@@ -10,8 +10,13 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType, StringType, StructType
 
-from spark_connector import ConnectorError, read_subject, stream_subject, write_subject
-from spark_connector.errors import clear_errors
+from spark_connector import (
+    ConnectorError,
+    clear_errors,
+    read_subject,
+    stream_subject,
+    write_subject,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,8 +93,23 @@ def test_value_that_does_not_fit_the_schema_is_loud(
 ) -> None:
     produce(kumquat, "orders", [b'{"id": 7}', b'{"id": "seven"}'])
     orders = read_subject(spark, kumquat.bootstrap, "orders", json=ORDER)
-    with pytest.raises(ConnectorError, match="does not fit the JSON schema"), clear_errors():
+    with (
+        pytest.raises(ConnectorError, match="does not fit the JSON schema") as caught,
+        clear_errors(),
+    ):
         orders.select("value.id").collect()
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ConnectorError, match="does not fit the JSON schema") as caught:
+        write_subject(orders, kumquat.bootstrap, "copy", value="value")
+    assert "\n" not in str(caught.value)
+
+
+def test_options_that_are_given_lose_to_ours(spark: SparkSession, kumquat: TestBroker) -> None:
+    produce(kumquat, "orders", [b"%d" % n for n in range(10)])
+    given: dict[str, Any] = {"startingOffsets": '{"orders": {"0": 4}}', "minPartitions": 3}
+    rows = read_subject(spark, kumquat.bootstrap, "orders", starting="latest", tasks=1, **given)
+    assert rows.rdd.getNumPartitions() == 3
+    assert sorted(row.offset for row in rows.collect()) == list(range(4, 10))
 
 
 def test_rows_are_written_with_key_and_those_headers_that_are_not_null(
@@ -139,6 +159,7 @@ def test_bad_wishes_are_one_line(spark: SparkSession, kumquat: TestBroker) -> No
         ({"subjects": "orders", "ending": datetime(2026, 1, 1)}, "no time zone"),
         ({"subjects": "orders", "tasks": 0}, "tasks is at least 1"),
         ({"subjects": "orders", "headers_as_columns": ["offset"]}, "would hide a column"),
+        ({"subjects": "orders", "json": "id LONG LONG"}, "LONG"),
     ]
     for wish, line in wrong:
         with pytest.raises(ConnectorError, match=line) as caught:
