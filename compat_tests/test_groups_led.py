@@ -156,7 +156,10 @@ def test_members_with_an_assignor_of_their_own_are_led_by_one_of_them(
     both = [members("kafka_python-custom", group, *topics) for _ in range(2)]
     for member in both:
         member.run()
-    wait(lambda: sorted(len(m.assigned) for m in both) == [2, 2], "two topics each")
+    wait(
+        lambda: sorted(len(m.assigned) for m in both) == [2, 2],
+        lambda: f"two topics each, not {[sorted(m.assigned) for m in both]} of {topics}",
+    )
     for topic in topics:
         fill(bootstrap, topic, 20)
     wait(lambda: sum(len(m.records) for m in both) == 80, "all of them")
