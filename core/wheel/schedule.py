@@ -52,8 +52,8 @@ from core.logs.parked import (
     cancels_of,
     schedule_ids_of,
 )
-from core.wheel.schedule_format import PENDING, Tombstone
-from core.wheel.wheel import ENTRY, Wheel
+from core.wheel.schedule_format import ENTRY, PENDING, Tombstone
+from core.wheel.wheel import Wheel
 
 log = logging.getLogger("kumquat.delay")
 

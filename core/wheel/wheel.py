@@ -33,16 +33,14 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, NAMED
+
 NOTCH_MS = 500
 LOG = -1
 """The source of entries whose record lies in the message log."""
-NAMED = 1 << 31
 RUN = 8_192
 """The most entries that are sorted in one step."""
 
-ENTRY = struct.Struct(">qqqII")
-ENTRY_SIZE = ENTRY.size
-assert ENTRY_SIZE == 32
 _KEY = struct.Struct(">qq")
 _DUE = struct.Struct(">q")
 

@@ -28,8 +28,8 @@ from core.logs.parked import (
 )
 from core.wheel.fill import names_of, parked_of
 from core.wheel.schedule import Fill, Schedule
-from core.wheel.schedule_format import Parked, Tombstone
-from core.wheel.wheel import ENTRY, NAMED, Slot
+from core.wheel.schedule_format import ENTRY, NAMED, Parked, Tombstone
+from core.wheel.wheel import Slot
 
 SUBJECTS = (1, 2)
 OVER = 3  # DELIVERED, as the outcome of a cancel

@@ -12,7 +12,8 @@ from hypothesis.stateful import (
 )
 
 from core.wheel import wheel as wheel_module
-from core.wheel.wheel import ENTRY, LOG, NAMED, Slot, Wheel
+from core.wheel.schedule_format import ENTRY, NAMED
+from core.wheel.wheel import LOG, Slot, Wheel
 
 BASE = 1_700_000_000_000
 
