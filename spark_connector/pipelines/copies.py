@@ -195,10 +195,11 @@ class Copier:
         self.check_subjects()
         end = self._journal.begin(batch, range_, sender_of(self._spark), self._target_end)
         held, copies = self._held(end, range_), 0
+        with clear_errors():
+            known = held.distinct().count() if held is not None else 0
         if rows is not None:
             with own_jobs(self._spark.sparkContext, f"kumquat-{self.run}", self._delivery_seconds):
                 copies = self._send(as_copies(rows, self.run), held, start, rate)
-        known = held.distinct().count() if held is not None else 0
         doubled = self._doubled(end, range_) if again else 0
         self.check_subjects()
         self._journal.done(known + copies, doubled)
@@ -278,7 +279,10 @@ class Copier:
         return mine.where((offset >= range_[0]) & (offset < range_[1]))
 
     def _doubled(self, end: int, range_: Range) -> int:
-        held = self._held(end, range_)
+        try:
+            held = self._held(end, range_)
+        except NotKnown:  # retention has passed by just now: all is sent, and cannot be counted
+            return 0
         if held is None:
             return 0
         with clear_errors():
@@ -296,11 +300,13 @@ class Copier:
 
     def _wait_for_what_outlived(self) -> None:
         """Returns when the batch that broke off can send no more."""
-        seconds = WIRE_SECONDS
-        if not has_ended(self._journal.entry.sender):
-            seconds += BLOCK_SECONDS + self._delivery_seconds
-        self._progress(f"going on with a batch that broke off; in {seconds} s all it sent is there")
-        self._sleep(seconds)
+        sender, left = self._journal.entry.sender, BLOCK_SECONDS + self._delivery_seconds
+        self._progress("going on with a batch that broke off, when all that it sent is there")
+        while left > 0 and not has_ended(sender):
+            self._progress(f"what sent a batch that broke off may send for {left} s more")
+            self._sleep(1)
+            left -= 1
+        self._sleep(WIRE_SECONDS)
 
 
 def as_copies(rows: DataFrame, run: str) -> DataFrame:

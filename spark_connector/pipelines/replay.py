@@ -240,7 +240,11 @@ def _send(
     for number in range(copier.next_batch, plan.batches):
         plan.check_kept(bootstrap, number)
         rows = plan.selection.read(spark, bootstrap, plan.batch(number))
-        sent = copier.send(rows, number, plan.batch(number), rate)
+        try:
+            sent = copier.send(rows, number, plan.batch(number), rate)
+        except ConnectorError:
+            plan.check_kept(bootstrap, number)  # retention may have been faster than Spark
+            raise
         done.sent += sent.copies
         done.before += sent.held
         taken = duration(time.monotonic() - began)

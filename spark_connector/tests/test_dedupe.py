@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,11 @@ from pyspark.sql import DataFrameWriter
 
 from spark_connector.errors import ConnectorError
 from spark_connector.offsets import latest
-from spark_connector.pipelines import copies, dedupe_steps
+from spark_connector.pipelines import copies, copy_journal, dedupe_books, dedupe_steps
 from spark_connector.pipelines.copy_journal import Journal
 from spark_connector.pipelines.dedupe import dedupe
 from spark_connector.pipelines.dedupe_books import Books, Rule
+from spark_connector.pipelines.durable import write_json
 from spark_connector.tests.command import command
 from spark_connector.tests.deduping import NOW, Message, let_through, make, send
 from spark_connector.tests.messages import held
@@ -96,6 +98,40 @@ def test_a_crash_after_sending_sends_the_batch_again(
     send(bootstrap, [(3, NOW), (11, NOW)], 40)
     dedupe(spark, bootstrap, "in", "out", tmp_path, window=timedelta(minutes=1))
     assert let_through(bootstrap) == [*range(10), 40, 41]
+
+
+class Crash(BaseException):
+    pass
+
+
+def test_a_crash_between_two_files_loses_or_doubles(
+    spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start writes one file of its folder, or two, and crashes after it, or before the next."""
+    send(bootstrap, [(n % 4, NOW) for n in range(12)])
+    left = [0, 0]
+
+    def write_and_crash(path: Path, content: dict[str, object]) -> None:
+        left[0] -= 1
+        if left == [0, 0]:
+            raise Crash
+        write_json(path, content)
+        if left == [0, 1]:
+            raise Crash
+
+    for module in (copy_journal, dedupe_books):
+        monkeypatch.setattr(module, "write_json", write_and_crash)
+    monkeypatch.setattr(copies.Copier, "_wait_for_what_outlived", lambda _: None)
+    for start in count():
+        left[:] = [1 + start % 4 // 2, start % 2]
+        try:
+            done = dedupe(spark, bootstrap, "in", "out", tmp_path, batch=6)
+        except Crash:
+            continue
+        break
+    assert start > 8
+    assert let_through(bootstrap) == [0, 1, 2, 3]
+    assert (done.read, done.sent, done.page.unsent, done.doubled) == (12, 4, 0, 0)
 
 
 def test_killed_in_the_middle_it_sends_twice_or_loses(

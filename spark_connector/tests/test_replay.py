@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
@@ -10,7 +10,7 @@ from kafka.admin import NewTopic
 
 from spark_connector.errors import ConnectorError
 from spark_connector.pipelines.archive import archive
-from spark_connector.pipelines.copies import CATCH_UP_MS, ORIGIN, ORIGINAL_MS
+from spark_connector.pipelines.copies import CATCH_UP_MS, ORIGIN, ORIGINAL_MS, Copier
 from spark_connector.pipelines.replay import replay
 from spark_connector.pipelines.replay_plan import Selection
 from spark_connector.tests.messages import T0, held, produce
@@ -119,8 +119,21 @@ def test_deleted_under_a_run_goes_unnoticed(
         patch.setattr("spark_connector.pipelines.copies.Copier._write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             replay(spark, orders, chosen, "again", send=True, run="r", state=tmp_path)
-    with KafkaAdminClient(bootstrap_servers=orders) as admin:
-        admin.delete_records({TopicPartition("orders", 0): 5})
+
+    def delete(up_to: int) -> None:
+        with KafkaAdminClient(bootstrap_servers=orders) as admin:
+            admin.delete_records({TopicPartition("orders", 0): up_to})
+
+    delete(5)
     with pytest.raises(ConnectorError, match="retention deleted orders up to 5"):
         replay(spark, orders, chosen, "again", send=True, run="r", state=tmp_path)
+    whole = Copier.send
+
+    def delete_and_send(*arguments: Any) -> Any:
+        delete(10)
+        return whole(*arguments)
+
+    monkeypatch.setattr(Copier, "send", delete_and_send)
+    with pytest.raises(ConnectorError, match="retention deleted orders up to 10"):
+        replay(spark, orders, chosen, "again", send=True, run="under", state=tmp_path)
     assert values(orders) == []
