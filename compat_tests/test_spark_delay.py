@@ -31,6 +31,11 @@ def test_rows_with_a_delay_header_come_when_they_are_due(
         f" cast(if(id % 3 = 1, '{DELAY}', '{at}') as binary) as value)) as headers",
     )
     write(rows, bootstrap, topic=topic, includeHeaders="true")
+    at_once = messages(bootstrap, topic)
+    now = int(time.time() * 1000)
+    assert {int(each.value) for each in at_once} >= set(range(0, 30, 3))
+    dues = [int(dict(each.headers).get("qmq-due-ms", b"0")) for each in at_once]
+    assert all(due <= now for due in dues), "seen before it is due"
     eventually(lambda: values(bootstrap, topic) == list(range(30)), "all have come", SECONDS)
     for each in messages(bootstrap, topic):
         headers = dict(each.headers)

@@ -7,6 +7,7 @@ same offsets again, whatever has come meanwhile.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,6 +55,22 @@ def test_split_micro_batches_lose_and_double_nothing(
     assert copy.numbers() == list(range(37))
 
 
+def test_stream_of_assigned_topics_is_split_by_records_and_has_headers(
+    spark: SparkSession, bootstrap: str, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A task writes a file: so many files, so many tasks."""
+    first, second = make_topic(), make_topic()
+    fill(bootstrap, first, range(30), headers=[("here", b"1")])
+    fill(bootstrap, second, range(30, 37), headers=[("here", b"1")])
+    assigned = json.dumps({first: [0], second: [0]})
+    options = {"assign": assigned, "minPartitions": 3, "maxRecordsPerPartition": 4}
+    source = stream(spark, bootstrap, includeHeaders=True, **options)
+    copy = Copy(spark, tmp_path)
+    copy.run(source.where("headers[0].key = 'here' and string(headers[0].value) = '1'"))
+    assert copy.numbers() == list(range(37))
+    assert len(list((tmp_path / "files").glob("*.parquet"))) == 8 + 2
+
+
 def test_query_that_runs_sees_what_is_written_meanwhile(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
@@ -69,6 +86,7 @@ def test_query_that_runs_sees_what_is_written_meanwhile(
                 written += 20
                 query.processAllAvailable()
                 assert copy.numbers() == list(range(written))
+            assert max(sizes(query)) <= 7
         finally:
             query.stop()
     assert copy.numbers() == list(range(written))
