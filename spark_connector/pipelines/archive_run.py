@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ from spark_connector.pipelines.summary import Progress, Summary, count, size
 from spark_connector.subjects import read_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
     from spark_connector.offsets import Offsets
 
 BATCH_BYTES = 256 << 20
-FIRST_BATCH = 50_000
+FIRST_BATCH = 1_000
+"""While it is not known how large the messages are, which may be tens of megabytes."""
 LARGEST_BATCH = 5_000_000
 OFFSETS_PER_TASK = 50_000
 COMPACT_EVERY = 16
@@ -108,10 +110,10 @@ class Run:
         self.folder = folder
         self.accept_loss = accept_loss
         self.done = Archived(names, folder)
-        self.batch = FIRST_BATCH
 
     def clean(self) -> None:
         self.state = load(self.folder)
+        self.batch = _first_batch(self.state.files.values(), self.names)
         self.leftovers = leftovers(self.folder, self.state)
         shutil.rmtree(self.folder / STAGING, ignore_errors=True)
         remove_replaced(self.folder, self.state, _now_ms())
@@ -237,6 +239,17 @@ class Run:
                     f"{self.state.next.get(name, 0):,}: it was deleted and made anew; archive it "
                     "into another folder"
                 )
+
+
+def _first_batch(files: Iterable[ArchiveFile], names: Sequence[str]) -> int:
+    """As many offsets as are BATCH_BYTES of the subject that had the largest messages so far."""
+    rows, octets = Counter[str](), Counter[str]()
+    for file in files:
+        rows[file.subject] += file.rows
+        octets[file.subject] += file.bytes
+    if not all(rows[name] for name in names):
+        return FIRST_BATCH
+    return max(1, min(LARGEST_BATCH, *(rows[n] * BATCH_BYTES // octets[n] for n in names)))
 
 
 def _portion(starts: Offsets, ends: Offsets, most: int) -> dict[str, Range]:

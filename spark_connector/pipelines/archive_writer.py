@@ -43,6 +43,12 @@ _SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
+_LARGE_MESSAGES = {
+    "parquet.page.size.row.check.min": "1",
+    "parquet.block.size.row.check.min": "1",
+}
+"""Parquet looks after a hundred rows at the earliest how much it holds in memory: of messages of tens of
+megabytes that is more than there is. When it looks next it works out from what it saw."""
 _PATTERN_SIGNS = re.compile(r"[\\{}\[\]*?]")
 
 
@@ -76,7 +82,8 @@ def write_files(rows: DataFrame, folder: Path, number: int) -> list[ArchiveFile]
     try:
         with clear_errors():
             ordered = rows.sortWithinPartitions("subject", "day", "offset")
-            ordered.write.partitionBy("subject", "day").parquet(f"file://{staging}")
+            writer = ordered.write.partitionBy("subject", "day").options(**_LARGE_MESSAGES)
+            writer.parquet(f"file://{staging}")
             facts = _facts(rows.sparkSession, staging)
         files = [
             _place(folder, staging, path, f"{number:020}-{token}-{index:04}.parquet", facts[path])

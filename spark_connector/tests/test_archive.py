@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from spark_connector.errors import ConnectorError
-from spark_connector.pipelines import archive_format
+from spark_connector.pipelines import archive_format, archive_run
 from spark_connector.pipelines.archive import archive, archive_state, read_archive
 from spark_connector.pipelines.replay import replay
 from spark_connector.pipelines.replay_plan import Selection
@@ -96,15 +96,31 @@ def test_reader_sees_files_that_no_commit_has(
 def test_small_files_pile_up_or_compaction_changes_what_is_read(
     spark: SparkSession, kumquat: TestBroker, tmp_path: Path
 ) -> None:
-    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(5)])
-    assert archive(spark, kumquat.bootstrap, "orders", tmp_path).replaced == 0
-    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(5)])
+    for _ in range(3):
+        produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(5)])
+        assert archive(spark, kumquat.bootstrap, "orders", tmp_path).replaced == 0
+    size = 2 * max(file.bytes for file in archive_state(tmp_path).files.values()) + 2
     produce(kumquat.bootstrap, "orders", [b"next day"], T0 + DAY_MS)
-    assert archive(spark, kumquat.bootstrap, "orders", tmp_path).replaced == 2
-    old, new = archive_state(tmp_path).files.values()
-    assert (new.rows, new.first, new.last) == (10, 0, 9)
-    assert (old.rows, old.first, old.last) == (1, 10, 10)
+    # Each of the three is below half of the wanted size, so it is two that take their place.
+    assert archive(spark, kumquat.bootstrap, "orders", tmp_path, file_bytes=size).replaced == 3
+    files = sorted(archive_state(tmp_path).files.values(), key=lambda file: file.first)
+    assert [file.rows for file in files[:2]] in ([7, 8], [8, 7])
+    assert (files[1].first, files[1].last) == (files[0].last + 1, 14)
+    assert (files[2].rows, files[2].first) == (1, 15)
     assert archived(spark, tmp_path, "orders") == in_broker(kumquat, "orders")
+
+
+def test_first_batch_of_a_run_is_of_any_size(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is small while the messages may be large; what is archived tells how large they are."""
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(1050)])
+    assert archive(spark, kumquat.bootstrap, "orders", tmp_path).batches == 2
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(1050)])
+    files = archive_state(tmp_path).files.values()
+    size = sum(file.bytes for file in files) / sum(file.rows for file in files)
+    monkeypatch.setattr(archive_run, "BATCH_BYTES", int(size * 1101))
+    assert archive(spark, kumquat.bootstrap, "orders", tmp_path).batches == 1
 
 
 def test_hole_left_by_a_delayed_message_is_taken_for_loss_or_for_an_end(
