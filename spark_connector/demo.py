@@ -83,7 +83,7 @@ def demo(bootstrap: str, place: Path) -> None:
     crew = Crew(bootstrap)
     try:
         sent = produce(bootstrap, crew)
-        wait_for(lambda: len(crew.handled) == sent, "the group to read all orders")
+        wait_for(lambda: crew.has_handled(sent), "the group to read all orders")
     finally:
         crew.stop()
     tell("group", crew.told())
@@ -147,9 +147,12 @@ class Crew:
         elif len(self._threads) == 1 and self.by_member:
             for _ in range(MEMBERS - 1):
                 self._add()
-        if self.failed:
-            raise ConnectorError(f"a consumer failed: {self.failed[0]}")
+        self._check()
         return len(self._threads) == MEMBERS
+
+    def has_handled(self, orders: int) -> bool:
+        self._check()
+        return len(self.handled) == orders
 
     def stop(self) -> None:
         self._stop.set()
@@ -161,6 +164,10 @@ class Crew:
         again = f"; {self._again:,} came again after a commit that failed" if self._again else ""
         each = "each order once" if not again else "every order"
         return f"{MEMBERS} consumers shared {ORDERS}: {shares}; {each}{again}"
+
+    def _check(self) -> None:
+        if self.failed:
+            raise ConnectorError(f"a consumer failed: {self.failed[0]}")
 
     def _add(self) -> None:
         number = len(self._threads)
