@@ -247,9 +247,12 @@ def _silences(subject: SubjectFacts) -> str:
 
 def _hours(subject: SubjectFacts) -> str:
     heads = ["hour", "messages", "rate", "volume", "size p50", "largest", "keys"]
-    heads += ["longest silence", "delayed", "late p50", "late p99", "late max"]
+    heads += ["longest silence"]
+    if subject.total.delayed:
+        heads += ["delayed", "late p50", "late p99", "late max"]
     rows = [
-        [escape(cell) for cell in hour_cells(subject, hour)[1:]] for hour in sorted(subject.hours)
+        [escape(cell) for cell in hour_cells(subject, hour)[1 : len(heads) + 1]]
+        for hour in sorted(subject.hours)
     ]
     title = count(len(rows), "hour")
     return f"<details><summary>By hour ({title})</summary>{_table(heads, rows)}</details>"
