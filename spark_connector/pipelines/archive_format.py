@@ -69,7 +69,8 @@ KEEP_REMOVED_MS = 3_600_000
 LOAD_ATTEMPTS = 5
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot\.json")
-_DATA = re.compile(r"([0-9]{20})-[0-9a-f]{8}-[0-9]{4,}\.parquet")
+_DATA = re.compile(r"[0-9]{20}-(?:[0-9a-f]{8}-)?[0-9]{4,}\.parquet")
+"""Archives of the first days have files without the token in the middle."""
 
 Range = tuple[int, int]
 

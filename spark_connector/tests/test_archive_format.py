@@ -246,6 +246,16 @@ def test_run_begins_on_files_that_are_lost(tmp_path: Path) -> None:
         leftovers(tmp_path, load(tmp_path))
 
 
+def test_files_without_a_token_are_called_lost(tmp_path: Path) -> None:
+    """The names that the first archives had."""
+    state = make_archive(tmp_path, 0)
+    file = ArchiveFile(f"{DAY}/{1:020}-0000.parquet", 1, 100, 0, 0)
+    (tmp_path / file.path).write_text("a message")
+    assert leftovers(tmp_path, state) == [file.path]
+    write_commit(tmp_path, state, Commit(1, 0, {"orders": (0, 1)}, {}, [file]))
+    assert leftovers(tmp_path, load(tmp_path)) == []
+
+
 def test_replaced_file_is_told_as_left_by_a_run_that_broke_off(tmp_path: Path) -> None:
     state = make_archive(tmp_path, 2)
     whole = ArchiveFile(data_file(3), 2, 100, 0, 1)
