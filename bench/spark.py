@@ -25,7 +25,7 @@ from spark_connector.pipelines.summary import Progress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TASKS = 2
 TIMES = 3
@@ -34,7 +34,8 @@ REPORTS = 300
 
 @dataclass(frozen=True)
 class Read:
-    """Count and sum of lengths of all that the topic has: by Spark's two tasks, and by one."""
+    """Count and sum of lengths of all that the topic has: by `read_subject` with two tasks and with one,
+    and by Spark's own `format("kafka")` with two."""
 
     bootstrap: str
     pid: int
@@ -71,8 +72,17 @@ class Archive:
 @dataclass(frozen=True)
 class Timed:
     seconds: float
-    seconds_one_task: float
     broker_cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Readings:
+    seconds: float
+    seconds_one_task: float
+    seconds_stock: float
+    """With no option but those that say what to read, and by how many tasks."""
+    broker_cpu_seconds: float
+    """Of one reading."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +104,8 @@ class Archived:
     late_python_bytes: int
 
 
-def read(work: Read) -> Timed:
-    return Child("bench.spark", work, Timed).finish()
+def read(work: Read) -> Readings:
+    return Child("bench.spark", work, Readings).finish()
 
 
 def write(work: Write) -> Timed:
@@ -126,23 +136,35 @@ def _timed(job: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _read(work: Read) -> Timed:
+def _read(work: Read) -> Readings:
     spark = _spark()
 
-    def job(tasks: int) -> None:
-        rows = read_subject(spark, work.bootstrap, work.topic, tasks=tasks)
-        count, octets = rows.agg(sql.count("*"), sql.sum(sql.length("value"))).collect()[0]
-        if count < work.records or not octets:
-            raise RuntimeError(f"Spark read {count} of {work.records} records")
+    def count(rows: DataFrame) -> None:
+        records, octets = rows.agg(sql.count("*"), sql.sum(sql.length("value"))).collect()[0]
+        if records < work.records or not octets:
+            raise RuntimeError(f"Spark read {records} of {work.records} records")
 
-    for tasks in (TASKS, 1):
-        job(tasks)
+    def stock() -> None:
+        options = {
+            "kafka.bootstrap.servers": work.bootstrap,
+            "subscribe": work.topic,
+            "minPartitions": str(TASKS),
+        }
+        count(spark.read.format("kafka").options(**options).load())
+
+    jobs = [
+        lambda: count(read_subject(spark, work.bootstrap, work.topic, tasks=TASKS)),
+        lambda: count(read_subject(spark, work.bootstrap, work.topic, tasks=1)),
+        stock,
+    ]
+    for job in jobs:
+        job()
     cpu = proc.cpu_seconds(work.pid)
-    # In turn, so that what else the machine does meets both.
-    both = [(_timed(lambda: job(TASKS)), _timed(lambda: job(1))) for _ in range(TIMES)]
+    # In turn, so that what else the machine does meets all.
+    rounds = [[_timed(job) for job in jobs] for _ in range(TIMES)]
     cpu = proc.cpu_seconds(work.pid) - cpu
-    many, one = zip(*both, strict=True)
-    return Timed(median(many), median(one), cpu / (2 * TIMES))
+    two, one, as_it_comes = (median(times) for times in zip(*rounds, strict=True))
+    return Readings(two, one, as_it_comes, cpu / (len(jobs) * TIMES))
 
 
 def _write(work: Write) -> Timed:
@@ -156,7 +178,7 @@ def _write(work: Write) -> Timed:
     job(work.rows // 5)
     cpu = proc.cpu_seconds(work.pid)
     seconds = median(_timed(lambda: job(work.rows)) for _ in range(TIMES))
-    return Timed(seconds, 0, (proc.cpu_seconds(work.pid) - cpu) / TIMES)
+    return Timed(seconds, (proc.cpu_seconds(work.pid) - cpu) / TIMES)
 
 
 def _idle(work: Idle) -> Triggers:
