@@ -301,9 +301,10 @@ class Copier:
     def _wait_for_what_outlived(self) -> None:
         """Returns when the batch that broke off can send no more."""
         sender, left = self._journal.entry.sender, BLOCK_SECONDS + self._delivery_seconds
-        self._progress("going on with a batch that broke off, when all that it sent is there")
+        told = f"{self._run.kind}: going on with a batch that broke off, when all it sent is there"
+        self._progress(told)
         while left > 0 and not has_ended(sender):
-            self._progress(f"what sent a batch that broke off may send for {left} s more")
+            self._progress(f"{told}: at most {left + WIRE_SECONDS} s")
             self._sleep(1)
             left -= 1
         self._sleep(WIRE_SECONDS)
