@@ -33,6 +33,13 @@ _NOT_HAD = re.compile(r"(?:unresolved dependency|download failed): ([^\s:,\]!]+)
 _NO_JAVA = re.compile(r"JAVA_HOME is not set|bin/java: |java: command not found")
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 STOP_SECONDS = 10.0
+# Spark keeps the consumers of a job that has ended, each with what it fetched and nobody took, for five
+# minutes: megabytes for each job of a pipeline. A stream with a trigger within this time keeps its own.
+_FORGET = {
+    f"spark.kafka.consumer.{cache}.{what}": seconds
+    for cache in ("cache", "fetchedData.cache")
+    for what, seconds in (("timeout", "20s"), ("evictorThreadRunInterval", "5s"))
+}
 
 
 def spark_session(
@@ -80,6 +87,7 @@ def _options(name: str, master: str, conf: dict[str, str | int | bool]) -> dict[
         "spark.app.name": name,
         "spark.master": master,
         "spark.sql.session.timeZone": "UTC",
+        **_FORGET,
     }
     if master.startswith("local"):
         # No other machine takes part: do not depend on what this one's name resolves to.
