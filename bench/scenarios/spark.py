@@ -6,6 +6,7 @@ broker that needs less CPU leaves more to Spark.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
@@ -34,6 +35,7 @@ def _read(run: Run) -> Numbers:
     with run.column.broker() as broker:
         run.say(f"writing {records:,} records of {SIZE} B to read")
         client.run(client.Produce(broker.bootstrap, broker.pid, "read", records, SIZE, "all"))
+        os.sync()  # else whoever comes first reads while the disk still writes
         run.say("Spark counts them: read_subject by two tasks and by one, format('kafka') by two")
         done = spark.read(spark.Read(broker.bootstrap, broker.pid, "read", records))
     return {
