@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import Producer
 
 _LIST = 1000
@@ -42,17 +40,6 @@ class Writer:
         self.written += count
         if left := self._producer.flush(120):
             raise RuntimeError(f"{left} messages were not acknowledged")
-
-    def write_steadily(self, rate: float, seconds: float) -> None:
-        """So many a second, for so long."""
-        began = time.monotonic()
-        before = self.written
-        while (passed := time.monotonic() - began) < seconds:
-            behind = int(passed * rate) - (self.written - before)
-            if behind > 0:
-                self.write(behind)
-            else:
-                time.sleep(0.005)
 
     def _value(self, number: int) -> bytes:
         return number.to_bytes(8, "big") + self._filler[: self._size - 8]

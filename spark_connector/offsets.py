@@ -54,11 +54,6 @@ def spark_json(offsets: Mapping[str, int]) -> str:
     return json.dumps({subject: {"0": offset} for subject, offset in offsets.items()})
 
 
-def from_spark_json(text: str) -> Offsets:
-    """The offsets in Spark's JSON: of an option, a checkpoint, or a query's progress."""
-    return {subject: int(parts["0"]) for subject, parts in json.loads(text).items()}
-
-
 def check_broker(bootstrap: str) -> None:
     """Returns if a broker answers there."""
     with _admin(bootstrap):

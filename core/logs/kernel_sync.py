@@ -23,8 +23,6 @@ log = logging.getLogger("kumquat.log")
 
 _REFUSED = (OSError, SystemError, RuntimeError, ValueError)
 """What the binding raises when the kernel does not take a request."""
-
-
 _UNSIGNED = (1 << 64) - 1
 """A negative errno comes as an unsigned number."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,6 @@ def test_address_that_is_none(address: str) -> None:
         offsets.check_broker(address)
 
 
-def test_offsets_survive_the_way_to_spark_and_back() -> None:
+def test_offsets_arrive_at_spark_as_others() -> None:
     ours = {"orders": 4, "au.dit": 2**40}
-    assert offsets.from_spark_json(offsets.spark_json(ours)) == ours
+    assert json.loads(offsets.spark_json(ours)) == {"orders": {"0": 4}, "au.dit": {"0": 2**40}}
