@@ -160,6 +160,7 @@ class FakeFiles:
     ) -> int:
         with self._lock:
             self._check_power()
+            self._strike("open", path)
             parent = self._dir(path.parent)
             node = parent.names.get(path.name)
             if node is None and (create or exclusive):
