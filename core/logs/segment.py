@@ -12,7 +12,7 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from core.logs.files import Files
@@ -150,4 +150,5 @@ class OpenFiles:
         return len(self._handles) < before
 
     def _close(self, path: Path) -> None:
-        self.files.close(self._handles.pop(path).fd)
+        with suppress(OSError):  # it is closed all the same
+            self.files.close(self._handles.pop(path).fd)

@@ -67,7 +67,7 @@ class MessageService:
         self._folder = folder
         self._reader = Reader(message_log)
         self._retention = Retention(message_log, self._reader)
-        self._flusher: Flusher[SyncJob] = Flusher(message_log.files)
+        self._flusher: Flusher[SyncJob] = Flusher()
         self._syncs = 0
         self._unblocked = trio.Event()
         self._chores = trio.Event()

@@ -91,9 +91,6 @@ class TroubledFiles(RealFiles):
             raise OSError(self.write_error, os.strerror(self.write_error))
         return super().pwritev(fd, buffers, offset)
 
-    def kernel_sync(self) -> None:
-        """All syncs are by `fdatasync`, where they can be held and fail."""
-
     def fdatasync(self, fd: int) -> None:
         with self._counting:
             self.held += 1
