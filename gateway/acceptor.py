@@ -2,7 +2,8 @@
 
 - A connection beyond `max.connections` or `max.connections.per.ip` is closed at once; the log says so,
   but not for each of thousands.
-- Running out of file descriptors stops nothing: the loop says so and tries again after a pause.
+- A connection that would leave too few file descriptors for the logs is closed likewise (descriptors.py).
+  Running out of them all the same stops nothing: the loop says so and tries again after a pause.
 - One task looks at all connections every so often, for idle clients, slow senders and takers, and clients
   that closed while they waited. A timer for each would cost every request; a look costs a microsecond.
 - A stop closes the listeners, lets every connection answer what it has read, and after the grace
@@ -23,6 +24,7 @@ import trio
 from core.errors import StartError
 from gateway.broker import Endpoint
 from gateway.connection import Connection
+from gateway.descriptors import highest_socket
 from gateway.dispatch import Session
 from gateway.limits import Account
 from gateway.seldom import Seldom
@@ -95,6 +97,7 @@ class Acceptor:
         self._accepting = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._last_gone = trio.Event()
+        self._highest_socket = highest_socket()
         self._seldom = Seldom(logger, trio.current_time)
 
     async def run(
@@ -154,6 +157,15 @@ class Acceptor:
 
     def _admit(self, sock: socket.socket, address: tuple[str, int], endpoint: Endpoint) -> None:
         ip, port = address[:2]
+        if sock.fileno() >= self._highest_socket:
+            limit = self._highest_socket
+            self._seldom.warn(
+                "files",
+                f"{limit} files are open, and the rest is for the logs: connections are refused; "
+                "raise the limit (ulimit -n)",
+            )
+            sock.close()
+            return
         if len(self.connections) >= self._config.max_connections:
             self._seldom.warn("total", f"max.connections={self._config.max_connections} reached")
             sock.close()
