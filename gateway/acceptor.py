@@ -2,9 +2,10 @@
 
 - A connection beyond `max.connections` or `max.connections.per.ip` is closed at once; the log says so,
   but not for each of thousands.
-- Running out of file descriptors stops nothing: the loop says so and tries again after a pause.
-- One task looks at all connections every so often, for idle clients and slow senders. A timer for each
-  would cost every request; a look costs a microsecond a second.
+- A connection that would leave too few file descriptors for the logs is closed likewise (descriptors.py).
+  Running out of them all the same stops nothing: the loop says so and tries again after a pause.
+- One task looks at all connections every so often, for idle clients, slow senders and takers, and clients
+  that closed while they waited. A timer for each would cost every request; a look costs a microsecond.
 - A stop closes the listeners, lets every connection answer what it has read, and after the grace
   period closes those that are left.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import select
 import socket
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -22,7 +24,10 @@ import trio
 from core.errors import StartError
 from gateway.broker import Endpoint
 from gateway.connection import Connection
+from gateway.descriptors import highest_socket
 from gateway.dispatch import Session
+from gateway.limits import Account
+from gateway.seldom import Seldom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 1024
 PAUSE_SECONDS = 0.5
-QUIET_SECONDS = 10.0
+CLOSED = select.POLLRDHUP if hasattr(select, "POLLRDHUP") else select.POLLHUP
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 logger = logging.getLogger(__name__)
@@ -92,7 +97,8 @@ class Acceptor:
         self._accepting = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._last_gone = trio.Event()
-        self._quiet_until: dict[str, float] = {}
+        self._highest_socket = highest_socket()
+        self._seldom = Seldom(logger, trio.current_time)
 
     async def run(
         self,
@@ -141,7 +147,7 @@ class Acceptor:
                 await trio.lowlevel.wait_readable(listener)
             except OSError as error:
                 if error.errno in EXHAUSTED:
-                    self._warn("accept", f"cannot accept connections: {error.strerror}")
+                    self._seldom.warn("accept", f"cannot accept connections: {error.strerror}")
                     await trio.sleep(PAUSE_SECONDS)
                 else:  # the client was gone before it was accepted
                     await trio.lowlevel.checkpoint()
@@ -151,13 +157,22 @@ class Acceptor:
 
     def _admit(self, sock: socket.socket, address: tuple[str, int], endpoint: Endpoint) -> None:
         ip, port = address[:2]
+        if sock.fileno() >= self._highest_socket:
+            limit = self._highest_socket
+            self._seldom.warn(
+                "files",
+                f"{limit} files are open, and the rest is for the logs: connections are refused; "
+                "raise the limit (ulimit -n)",
+            )
+            sock.close()
+            return
         if len(self.connections) >= self._config.max_connections:
-            self._warn("total", f"max.connections={self._config.max_connections} reached")
+            self._seldom.warn("total", f"max.connections={self._config.max_connections} reached")
             sock.close()
             return
         if self._per_ip[ip] >= self._config.max_connections_per_ip:
             limit = self._config.max_connections_per_ip
-            self._warn("ip", f"max.connections.per.ip={limit} reached by {ip}")
+            self._seldom.warn("ip", f"max.connections.per.ip={limit} reached by {ip}")
             sock.close()
             return
         sock.setblocking(False)
@@ -167,9 +182,10 @@ class Acceptor:
         peer = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         connection = Connection(
             sock,
-            Session(self._broker, endpoint, peer),
+            Session(self._broker, endpoint, peer, account=Account(self._broker.room.answers)),
             self._nursery,
             self._config.socket_request_max_bytes,
+            self._seldom,
         )
         self.connections.add(connection)
         self._per_ip[ip] += 1
@@ -195,12 +211,18 @@ class Acceptor:
         while True:
             await trio.sleep(min(1.0, max_idle / 4, max_receive / 4))
             now = trio.current_time()
+            pressed = self._broker.room.pressed(now)
             for connection in self.connections:
-                connection.watch(now, max_idle, max_receive)
+                connection.watch(now, max_idle, max_receive, pressed)
+            self._end_polls_of_the_gone()
 
-    def _warn(self, kind: str, text: str) -> None:
-        """A line in the log, unless one of its kind was written lately."""
-        now = trio.current_time()
-        if now >= self._quiet_until.get(kind, 0.0):
-            self._quiet_until[kind] = now + QUIET_SECONDS
-            logger.warning("%s; further such lines are left out for a while", text)
+    def _end_polls_of_the_gone(self) -> None:
+        """A client that waits for an answer is not read, so only the kernel knows that it has gone."""
+        asked = select.poll()
+        waiting = {}
+        for connection in self.connections:
+            if (fd := connection.polling) is not None:
+                waiting[fd] = connection
+                asked.register(fd, CLOSED)
+        for fd, _ in asked.poll(0) if waiting else ():
+            waiting[fd].end_poll()

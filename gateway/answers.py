@@ -10,7 +10,8 @@ records of a Fetch) are given to the kernel as they are. What the socket does no
 that lives only as long as this lasts waits for the socket. `full` tells the reading side to stop:
 that is what bounds the memory of a connection whose client does not read its answers, or whose answers
 wait behind a sync. So an answer that has to wait and can no longer change (only a Produce's can, to an
-error) is encoded at once: its bytes count as those do that the socket has not taken.
+error) is encoded at once: its bytes count as those do that the socket has not taken. Both are charged to
+the connection's account (limits.py); while there is no room over all connections, `full` comes sooner.
 
 Nothing here raises for a lost connection: `on_lost` is called once, and all that follows is dropped.
 """
@@ -24,11 +25,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
+from gateway.limits import FREE
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
     from core.errors import KumquatError
+    from gateway.limits import Account
 
     Buffer = bytes | bytearray | memoryview
     Slot = tuple[int, "Codec", int, Any, Any]
@@ -77,6 +81,7 @@ def gather(buffers: list[Buffer]) -> list[Buffer]:
 
 class Answers:
     __slots__ = (
+        "_account",
         "_draining",
         "_lost",
         "_nursery",
@@ -92,8 +97,13 @@ class Answers:
     )
 
     def __init__(
-        self, sock: socket.socket, nursery: trio.Nursery, on_lost: Callable[[str], None]
+        self,
+        sock: socket.socket,
+        nursery: trio.Nursery,
+        on_lost: Callable[[str], None],
+        account: Account,
     ) -> None:
+        self._account = account
         self._sock = sock
         self._nursery = nursery
         self._on_lost = on_lost
@@ -110,7 +120,10 @@ class Answers:
 
     @property
     def full(self) -> bool:
-        return self.unsent + self.held > MAX_UNSENT or len(self._pending) > MAX_PENDING
+        waiting = self.unsent + self.held
+        if waiting > FREE and (waiting > MAX_UNSENT or self._account.cramped):
+            return True
+        return len(self._pending) > MAX_PENDING
 
     @property
     def empty(self) -> bool:
@@ -152,6 +165,7 @@ class Answers:
         self._pending.clear()
         self._output.clear()
         self.held = self.unsent = 0
+        self._account.unsent(0)
         self._signal()
 
     def _refuse(self, position: int, error: KumquatError) -> None:
@@ -199,6 +213,8 @@ class Answers:
                 return
             self.held += sum(map(len, encoded))
             pending[index] = (position, route, correlation_id, None, encoded)
+        if self.held:
+            self.charge()
 
     def _cannot_encode(self) -> None:
         """Not a client's fault, and there is no way to skip one answer: the order would be lost."""
@@ -208,12 +224,18 @@ class Answers:
     def _transmit(self, buffers: list[Buffer]) -> None:
         self._output.extend(buffers)
         self.unsent += sum(map(len, buffers))
-        if self._draining:
-            return
-        self._push()
-        if self._output:
-            self._draining = True
-            self._nursery.start_soon(self._drain)
+        if not self._draining:
+            self._push()
+            if self._output:
+                self._draining = True
+                self._nursery.start_soon(self._drain)
+        if self._output or self._account.charged:
+            self.charge()
+
+    def charge(self) -> None:
+        """Charge for what waits here, and for no more."""
+        if not self._lost:
+            self._account.unsent(self.unsent + self.held)
 
     def _push(self) -> None:
         """Send until all is out or the socket takes no more."""
@@ -243,6 +265,7 @@ class Answers:
             while self._output:
                 await trio.lowlevel.wait_writable(self._sock)
                 self._push()
+                self.charge()
                 self._signal()
         except (OSError, trio.ClosedResourceError) as error:
             self._lose(f"sending failed: {error}")

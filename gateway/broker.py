@@ -20,6 +20,7 @@ from core.logs.action_service import ActionService
 from core.logs.options import LogOptions
 from core.wheel.service import DelayOptions, open_with_delay
 from gateway.coordination import Coordination, limits
+from gateway.limits import Room
 from gateway.sharing import Sharing
 from gateway.subjects import SubjectKeeper
 from meta.registry import Registry
@@ -99,6 +100,7 @@ class Broker:
         self.subjects.on_deleted = self.coordinator.subject_removed
         self.subjects.count_pending = self._count_pending
         self.sharing = Sharing(actions, log, self.coordinator)
+        self.room = Room(config.queued_max_request_bytes)
         self._polls: set[trio.CancelScope] = set()
         self._stop = trio.Event()
 
@@ -187,13 +189,13 @@ class Broker:
             scope.cancel()
 
     @contextmanager
-    def long_poll(self) -> Iterator[None]:
+    def long_poll(self) -> Iterator[trio.CancelScope]:
         """A wait in here ends early when the broker stops."""
         with trio.CancelScope() as scope:
             if self._stop.is_set():
                 scope.cancel()
             self._polls.add(scope)
             try:
-                yield
+                yield scope
             finally:
                 self._polls.discard(scope)

@@ -126,6 +126,14 @@ class BrokerConfig:
         "A request of which the first byte has come must be complete within this time, or its "
         "connection is closed.",
     )
+    queued_max_request_bytes: int = option(
+        "queued.max.request.bytes",
+        192 * MIB,
+        whole(64 * MIB, unlimited=True),
+        "Memory for requests that are being received or handled and for answers that wait to be "
+        "taken, over all connections; -1 for no limit. Who finds no room is not read until there "
+        "is some.",
+    )
     shutdown_grace_ms: int = option(
         "shutdown.grace.ms",
         10_000,

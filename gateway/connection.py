@@ -6,13 +6,19 @@ waits only when the socket is empty, when its client does not take its answers, 
 producers to wait, for an async handler, or for batches to be opened (`_open`). Nothing that is staged in
 the log outlives a burst: before any wait the log is written (`_end_burst`).
 
-After TURN_SECONDS of uninterrupted work the task gives way to others.
+After TURN_SECONDS of uninterrupted work the task gives way to others. A request of more than FREE bytes
+that is no Produce is decoded in a thread.
+
+What a connection may hold, and when it has to wait for room, is in limits.py: `_reserve` takes room for a
+frame that is being received, `_decode_large` for what a request becomes.
 
 How a connection ends:
 - the client closes it, or `stop` is called: what was read is still answered, within LINGER_SECONDS;
 - what came is no Kafka request: one line in the log says what was wrong, where, and from whom;
 - a Produce with acks=0 failed: the log says why;
-- the server's watch over idle clients and slow senders, or a failed send, calls `abort`.
+- the server's watch over idle clients, over frames that do not get complete and answers that are not
+  taken, or a failed send, cancels it.
+A client that closes its side while it waits in a long poll is seen by that watch too: the poll ends.
 No other connection is touched by any of these.
 """
 
@@ -27,8 +33,10 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from core.errors import KumquatError
+from core.pools import DECODE, in_thread
 from gateway.answers import Answers
 from gateway.dispatch import ANSWERABLE, Disconnect, dispatch
+from gateway.limits import FREE
 from gateway.receive import FrameError, ReceiveBuffer
 from gateway.repeats import Repeats
 from gateway.wire.codes import ErrorCode
@@ -36,13 +44,21 @@ from gateway.wire.errors import WireError
 from gateway.wire.frame import read_request_header
 
 if TYPE_CHECKING:
+    from core.memory import Memory
     from gateway.answers import Slot
     from gateway.dispatch import Opening, Route, Session, Staged
+    from gateway.seldom import Seldom
 
 TURN_SECONDS = 0.001
 LINGER_SECONDS = 5.0
 MAX_BURST = 256
 MIN_BYTES_PER_SECOND = 8192
+PRESSED_FRAME_SECONDS = 5.0
+MIN_PRESSED_BYTES_PER_SECOND = 1 << 20
+UNTAKEN_SECONDS = 300.0
+"""As long as a Java consumer may work on what it has before it reads on (max.poll.interval.ms)."""
+IMPATIENT_SECONDS = 2.0
+"""The same, and for a frame of which nothing more comes, while others wait for room."""
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +70,19 @@ class Connection:
         "_burst",
         "_busy",
         "_frame_began",
+        "_held",
         "_highest",
         "_last_active",
+        "_last_received",
+        "_last_taken",
         "_log",
+        "_memory",
         "_repeats",
+        "_reserved",
+        "_room",
         "_scope",
         "_seen_sent",
+        "_seldom",
         "_silent",
         "_sock",
         "_staged",
@@ -68,20 +91,32 @@ class Connection:
     )
 
     def __init__(
-        self, sock: socket.socket, session: Session, nursery: trio.Nursery, max_frame: int
+        self,
+        sock: socket.socket,
+        session: Session,
+        nursery: trio.Nursery,
+        max_frame: int,
+        seldom: Seldom,
     ) -> None:
         self.session = session
         self._sock = sock
+        self._seldom = seldom
         self._log = session.broker.log
+        self._room = session.broker.room
+        self._memory = self._room.received
+        """Where the frame that is being received has its room."""
+        self._reserved = 0
+        self._held = 0
+        """Room for the request that is being handled."""
         self._buffer = ReceiveBuffer(max_frame)
         self._repeats = Repeats()
-        self._answers = Answers(sock, nursery, self.abort)
+        self._answers = Answers(sock, nursery, self.abort, session.account)
         self._scope = trio.CancelScope()
         self._stopping = False
         self._busy = False
         """In a handler or held back: not waiting for the client to send."""
-        self._last_active = trio.current_time()
-        self._frame_began = 0.0
+        self._last_active = self._last_received = self._last_taken = trio.current_time()
+        self._frame_began: float | None = None
         self._seen_sent = 0
         self._burst: list[Slot] = []
         self._staged = False
@@ -95,7 +130,9 @@ class Connection:
             with self._scope:
                 try:
                     await self._serve()
-                except (Disconnect, FrameError) as error:
+                except FrameError as error:
+                    self._seldom.warn("frame", self._from(f"{error}; connection closed"))
+                except Disconnect as error:
                     self._tell(str(error))
                 except OSError as error:
                     logger.debug("%s: %s", self.session.peer, error)
@@ -104,6 +141,7 @@ class Connection:
                     await self._answers.wait_sent()
         finally:
             self._answers.close()
+            self._release()
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 
@@ -130,25 +168,61 @@ class Connection:
         logger.debug("%s: %s", self.session.peer, reason)
         self._scope.cancel()
 
-    def watch(self, now: float, max_idle: float, max_receive: float) -> None:
-        """End the connection of a client that neither sends nor takes, or sends a frame too slowly."""
+    @property
+    def polling(self) -> int | None:
+        """The socket of a client that waits for others or for data, to see whether it has gone."""
+        return self._sock.fileno() if self.session.poll is not None else None
+
+    def end_poll(self) -> None:
+        """Answer now what waits."""
+        self.session.end_poll()
+
+    def watch(self, now: float, max_idle: float, max_receive: float, pressed: set[Memory]) -> None:
+        """End the connection of a client that neither sends nor takes, or does so too slowly; `pressed`:
+        where others wait for room."""
         if self._answers.sent != self._seen_sent:
             self._seen_sent = self._answers.sent
-            self._last_active = now
-        if self._busy and not self._answers.unsent:
+            self._last_active = self._last_taken = now
+        elif not self._answers.unsent:
+            self._last_taken = now
+        if (self._held and self._room.handled in pressed) or (
+            self._reserved and self._memory in pressed
+        ):
+            self.session.end_poll()
+        charged = self.session.account.charged and self._room.answers in pressed
+        if now - self._last_taken > (IMPATIENT_SECONDS if charged else UNTAKEN_SECONDS):
+            size = self._answers.unsent
+            self._end("untaken", f"{size} bytes of answers were not taken", now - self._last_taken)
+        elif self._busy and not self._answers.unsent:
             return
-        began = self._frame_began
-        if began and now - began > max_receive + self._buffer.partial / MIN_BYTES_PER_SECOND:
-            self._tell(f"{self._buffer.partial} bytes of a frame came in {now - began:.0f} s")
-            self._scope.cancel()
+        elif self._frame_began is not None and self._is_late(
+            now, now - self._frame_began, max_receive, pressed
+        ):
+            came = f"only {self._buffer.partial} bytes of a frame came"
+            self._end("slow", came, now - self._frame_began)
         elif now - self._last_active > max_idle:
             logger.info("%s: idle for %.0f s; closed", self.session.peer, max_idle)
             self._scope.cancel()
+
+    def _is_late(self, now: float, taken: float, max_receive: float, pressed: set[Memory]) -> bool:
+        """Whether the frame that has begun should be complete after so many seconds."""
+        silent, partial = now - self._last_received, self._buffer.partial
+        if self._reserved and self._memory in pressed:
+            if silent > IMPATIENT_SECONDS:
+                return True
+            return taken > PRESSED_FRAME_SECONDS + partial / MIN_PRESSED_BYTES_PER_SECOND
+        return silent > max_receive or taken > max_receive + partial / MIN_BYTES_PER_SECOND
+
+    def _end(self, kind: str, reason: str, seconds: float) -> None:
+        self._seldom.warn(kind, self._from(f"{reason} in {seconds:.0f} s; connection closed"))
+        self._scope.cancel()
 
     async def _serve(self) -> None:
         buffer, recv_into = self._buffer, self._sock.recv_into
         turn_began = perf_counter()
         while not self._stopping:
+            if self._room.received.free <= 0 and not self._reserved:
+                buffer.cramp()
             try:
                 received, more = buffer.fill(recv_into)
             except BlockingIOError:
@@ -157,14 +231,22 @@ class Connection:
                 continue
             if not received:
                 return
-            self._last_active = trio.current_time()
+            self._last_active = self._last_received = trio.current_time()
             frames = buffer.frames()
             if frames:
-                self._frame_began = 0.0
+                self._frame_began = None
+                if not self._reserved and len(frames[0].obj) > FREE:  # type: ignore[arg-type]
+                    self._overdraw(len(frames[0].obj))  # type: ignore[arg-type]
                 for first in range(0, len(frames), MAX_BURST):
                     if first:
                         await trio.lowlevel.checkpoint()
                     await self._handle(frames[first : first + MAX_BURST])
+                if self._reserved:
+                    self._release()
+                    self.session.hurried = False
+            if buffer.partial and not self._reserved and buffer.announced > FREE:
+                frames = []
+                await self._reserve(buffer.announced)
             if len(frames) == 1 and not more and not buffer.partial:
                 # One request alone: its client now waits for the answer. Do not ask for more in vain.
                 await self._wait_readable()
@@ -175,9 +257,33 @@ class Connection:
 
     async def _wait_readable(self) -> None:
         self._buffer.release()
-        if self._buffer.partial and not self._frame_began:
+        if self._buffer.partial and self._frame_began is None:
             self._frame_began = trio.current_time()
         await trio.lowlevel.wait_readable(self._sock)
+
+    async def _reserve(self, size: int) -> None:
+        """Take room for the frame that has begun, before more of it is read."""
+        self._memory = self._room.receiving(size)
+        if not self._memory.try_take(size):
+            self._busy = True
+            try:
+                await self._memory.take(size)
+            finally:
+                self._busy = False
+            self._frame_began = None
+        self._reserved = size
+
+    def _overdraw(self, size: int) -> None:
+        """Requests came whole: they are charged until they are handled, which may take a wait."""
+        self._memory = self._room.received
+        self._memory.overdraw(size)
+        self._reserved = size
+
+    def _release(self) -> None:
+        """Give back all room that requests have."""
+        self._memory.give(self._reserved)
+        self._room.handled.give(self._held)
+        self._reserved = self._held = 0
 
     async def _handle(self, frames: list[memoryview]) -> None:
         """Handle all requests of a burst, then write and answer."""
@@ -193,9 +299,13 @@ class Connection:
                             self._highest = slot[0]
                         self._burst.append(slot)
                         continue
-                route, correlation_id, start, request = self._decode(frame)
+                route, correlation_id, start = self._route(frame)
                 if route is None:
                     continue
+                if len(frame) > FREE and not route.appends:
+                    request = await self._decode_large(route, frame, start)
+                else:
+                    request = self._decode(route, frame, start)
                 if not route.appends:
                     await self._call(route, correlation_id, request)
                     blocked = self._log.produce_blocked
@@ -215,8 +325,8 @@ class Connection:
         if self._answers.full:
             await self._hold_back()
 
-    def _decode(self, frame: memoryview) -> tuple[Route | None, int, int, Any]:
-        """Route, correlation id, where the body begins, and the request; no route: all is done."""
+    def _route(self, frame: memoryview) -> tuple[Route | None, int, int]:
+        """Route, correlation id, where the body begins; no route: it is answered."""
         try:
             key, version, correlation_id, client_id, start = read_request_header(frame, 0)
         except WireError as error:
@@ -226,12 +336,32 @@ class Connection:
         route = dispatch.routes.get((key, version)) or dispatch.find(key, version)
         if route is None:
             self._refuse_version(key, version, correlation_id)
-            return None, correlation_id, start, None
+        return route, correlation_id, start
+
+    def _decode(self, route: Route, frame: memoryview, start: int) -> Any:
         try:
             request, _ = route.decode(frame, start)
         except WireError as error:
-            raise Disconnect(f"{dispatch.describe(key, version)}: {error}") from error
-        return route, correlation_id, start, request
+            raise self._malformed(route, error) from error
+        return request
+
+    async def _decode_large(self, route: Route, frame: memoryview, start: int) -> Any:
+        """The same without stopping the loop, once there is room for what it becomes."""
+        self._end_burst()
+        cost = self._room.decoded(len(frame))
+        self._busy = True
+        try:
+            await self._room.handled.take(cost)
+            self._held = cost
+            request, _ = await in_thread(DECODE, route.decode, frame, start)
+        except WireError as error:
+            raise self._malformed(route, error) from error
+        finally:
+            self._busy = False
+        return request
+
+    def _malformed(self, route: Route, error: WireError) -> Disconnect:
+        return Disconnect(f"{dispatch.describe(route.api.key, route.version)}: {error}")
 
     def _stage(self, route: Route, correlation_id: int, request: Any) -> Opening | None:
         self._staged = True
@@ -300,6 +430,12 @@ class Connection:
         self._burst.append((0, route, correlation_id, None, response))
         if route.is_async:
             self._end_burst()
+        if self.session.account.charged:
+            self._end_burst()
+            self._answers.charge()
+        if self._held:
+            self._room.handled.give(self._held)
+            self._held = 0
 
     async def _hold_back(self) -> None:
         """Until the client has taken its answers and the log takes more."""

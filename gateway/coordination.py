@@ -128,13 +128,13 @@ class Coordination:
                 can_skip=session.version >= CAN_SKIP_FROM,
             )
 
-        answer: JoinGroupResponse = await self._answer(decide, session.broker.long_poll())
+        answer: JoinGroupResponse = await self._answer(decide, session.long_poll())
         return answer
 
     async def sync(self, session: Session, request: SyncGroupRequest) -> SyncGroupResponse:
         answer: SyncGroupResponse = await self._answer(
             lambda: self._core.sync(request, _caller(session), trio.current_time()),
-            session.broker.long_poll(),
+            session.long_poll(),
         )
         return answer
 
@@ -212,7 +212,7 @@ class Coordination:
                     await ready.wait()
             answer = ticket.answer
             if answer is None:
-                raise CoordinatorNotAvailable("the broker stops")
+                raise CoordinatorNotAvailable("the broker stops, or the client has gone")
             if isinstance(answer, GroupError):
                 raise answer
         await self._durable()

@@ -23,12 +23,17 @@ for everything that was asked.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import trio
+
 from core.errors import KumquatError
+from core.memory import Memory
+from gateway.limits import UNLIMITED, Account
 from gateway.wire.codes import ErrorCode
 from gateway.wire.frame import response_header
 from meta.errors import MetaError
@@ -77,6 +82,33 @@ class Session:
     """What the client calls itself in ApiVersions, from version 3 of that on."""
     members: dict[str, str] = field(default_factory=dict)
     """Group → the member that this connection last spoke for: see gateway/groups/offsets.py."""
+    account: Account = field(default_factory=lambda: Account(Memory(UNLIMITED)))
+    """What answers are charged to."""
+    hurried: bool = False
+    """The wait of this request is to end: its client has gone, or others need the room that it holds."""
+    poll: trio.CancelScope | None = None
+
+    @property
+    def ending(self) -> bool:
+        """Whether a wait for data, or for others, would be in vain."""
+        return self.hurried or self.broker.stopping
+
+    @contextmanager
+    def long_poll(self) -> Iterator[None]:
+        """A wait in here ends early when the broker stops, or by `end_poll`."""
+        with self.broker.long_poll() as scope:
+            self.poll = scope
+            if self.hurried:
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self.poll = None
+
+    def end_poll(self) -> None:
+        self.hurried = True
+        if self.poll is not None:
+            self.poll.cancel()
 
 
 Staged = tuple[Any, int]

@@ -82,7 +82,7 @@ _REASONS = {
     "port": _LISTENERS,
     "principal.builder.class": _PLAINTEXT,
     "process.roles": _CONTROLLER,
-    "queued.*": "each connection bounds what it queues by itself; leave it out",
+    "queued.max.requests": "what is queued is bounded by its bytes: queued.max.request.bytes",
     "quota.*": _QUOTAS,
     "remote.*": _REMOTE,
     "replica.*": _REPLICA,

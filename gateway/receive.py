@@ -14,12 +14,17 @@ With nothing received there is no buffer at all: an idle connection costs none.
 A frame that is larger than the buffer makes it grow as bytes really arrive, at most double, at most
 GROWTH at a time: a claim of 2 GB costs nothing. A large frame is received up to its own end and no
 further, and the next buffer is as large as such a frame, so that little of the next need be moved.
+
+A frame that announces more than its API may have (limits.py) is refused when its API key is here.
+`announced` says how large the frame is that has begun, so that room can be taken for it.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 from typing import TYPE_CHECKING
+
+from gateway.limits import FREE, api_name, largest_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +37,7 @@ SMALLEST_REQUEST = 8  # API key, version, correlation id
 
 _ZEROS = bytes(GROWTH)
 _read_size = Struct(">i").unpack_from
+_read_key = Struct(">h").unpack_from
 
 
 class FrameError(Exception):
@@ -51,6 +57,17 @@ class ReceiveBuffer:
     def partial(self) -> int:
         """How many bytes of a frame are here that is not whole yet."""
         return self._filled
+
+    @property
+    def announced(self) -> int:
+        """The size of that frame, as far as it is known."""
+        if self._buffer is None or self._filled < 4:
+            return 0
+        return int(_read_size(self._buffer, 0)[0])
+
+    def cramp(self) -> None:
+        """Receive little at a time, so that frames of more than FREE bytes have to wait for room."""
+        self._capacity = MIN_CAPACITY
 
     @property
     def allocated(self) -> int:
@@ -93,6 +110,8 @@ class ReceiveBuffer:
             size = _read_size(buffer, position)[0]
             if not SMALLEST_REQUEST <= size <= self._max_frame:
                 raise FrameError(self._describe(size, buffer, position))
+            if size > FREE and filled - position >= 6:
+                self._check_api(size, buffer, position)
             end = position + 4 + size
             if end > filled:
                 break
@@ -104,6 +123,14 @@ class ReceiveBuffer:
         self._keep_rest(buffer, position)
         view = memoryview(buffer)
         return [view[start:end] for start, end in bounds]
+
+    def _check_api(self, size: int, buffer: bytearray, position: int) -> None:
+        key = _read_key(buffer, position + 4)[0]
+        largest = largest_request(key, self._max_frame)
+        if size > largest:
+            raise FrameError(
+                f"{api_name(key)} of {size} bytes, more than the {largest} it may have"
+            )
 
     def _describe(self, size: int, buffer: bytearray, position: int) -> str:
         first = bytes(buffer[position : position + 4])

@@ -21,6 +21,7 @@ from gateway.acceptor import bind
 from gateway.admin.server import bind_admin
 from gateway.broker import Broker
 from gateway.cli import version
+from gateway.descriptors import raise_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
 
     `on_ready` is called with the address of the first listener, once clients can connect.
     """
+    raise_limit(config.max_connections)
     sockets = bind(config.listeners)
     admin: socket.socket | None = None
     try:

@@ -1,9 +1,12 @@
 """One connection of the admin endpoint: HTTP/1.1 by h11, one request after the other, within limits.
 
-Limits: MAX_HEAD bytes of request line and headers, MAX_BODY of body, RECEIVE_SECONDS from one answer to the
-end of the next request, SEND_SECONDS for a client to take an answer, ANSWER_SECONDS for the broker to make
-one. Whatever is wrong with a request is answered with a status and a JSON object that says what and why;
-after what cannot be told apart from the next request the connection is closed.
+Limits: MAX_HEAD bytes of request line and headers, MAX_BODY of body, RECEIVE_SECONDS from the first byte of
+a request to its last, IDLE_SECONDS from one answer to the next request, SEND_SECONDS for a client to take
+an answer, ANSWER_SECONDS for the broker to make one. `waiting` tells the server which connections it may close
+when it needs their place.
+
+Whatever is wrong with a request is answered with a status and a JSON object that says what and why; after
+what cannot be told apart from the next request the connection is closed.
 
 An answer that is being made when the broker stops is finished and sent: a change is never half told.
 """
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 MAX_HEAD = 16 << 10
 MAX_BODY = 64 << 10
 MAX_PARAMETERS = 32
-RECEIVE_SECONDS = 60.0
+RECEIVE_SECONDS = 5.0
+IDLE_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
 SEND_SECONDS = 10.0
 CHUNK = 16 << 10
@@ -73,6 +77,8 @@ class HttpConnection:
         self._stream = stream
         self._application = application
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        self.waiting = True
+        """For a request, or for the rest of one: nothing is lost when it is closed."""
 
     async def run(self) -> None:
         """Serve until either side has had enough."""
@@ -82,7 +88,9 @@ class HttpConnection:
 
     async def _serve_one(self) -> bool:
         """One request; False: there can be no other on this connection."""
+        self.waiting = True
         try:
+            await self._wait_for_request()
             with trio.fail_after(RECEIVE_SECONDS):
                 head = await self._next_event()
                 if not isinstance(head, h11.Request):
@@ -96,9 +104,17 @@ class HttpConnection:
         except HttpError as error:
             await self._send_last(error)
             return False
+        self.waiting = False
         with trio.CancelScope(shield=True):
             await self._send(await self._answer(head, body), method=head.method)
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _wait_for_request(self) -> None:
+        """Until a first byte has come, or the end."""
+        data, at_end = self._http.trailing_data
+        if not data and not at_end:
+            with trio.fail_after(IDLE_SECONDS):
+                self._http.receive_data(bytes(await self._stream.receive_some(CHUNK)))
 
     async def _receive_body(self) -> bytes:
         body = bytearray()
@@ -144,7 +160,8 @@ class HttpConnection:
             await self._send(refusal(error), close=True)
 
     async def _send(self, answer: Answer, *, method: bytes = b"", close: bool = False) -> None:
-        body = json.dumps(answer.payload, ensure_ascii=False).encode() + b"\n"
+        text = json.dumps(answer.payload, ensure_ascii=False)
+        body = text.encode(errors="backslashreplace") + b"\n"
         headers = [
             ("Content-Type", "application/json; charset=utf-8"),
             ("Content-Length", str(len(body))),
@@ -222,4 +239,19 @@ def _read_body(content_type: str, body: bytes) -> dict[str, object]:
         raise HttpError(400, "BAD_REQUEST", f"the body is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise HttpError(400, "BAD_REQUEST", "the body is not a JSON object")
+    for name, value in values.items():
+        if not _is_text(name) or (isinstance(value, str) and not _is_text(value)):
+            shown = name.encode(errors="backslashreplace").decode()
+            raise HttpError(
+                400, "BAD_REQUEST", f"{shown}: half a surrogate pair, which is no character"
+            )
     return values
+
+
+def _is_text(text: str) -> bool:
+    """JSON can hold what Unicode cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,8 +1,9 @@
 """The listener of the admin endpoint.
 
 A stop accepts no more and ends connections that wait for a request; answers under way are finished. At
-most MAX_CONNECTIONS are served at a time, and a further one is closed at once: this is an endpoint for a
-few tools on the same machine.
+most MAX_CONNECTIONS are served at a time: this is an endpoint for a few tools on the same machine. For a
+further one the oldest that waits for a request, or for the rest of one, is closed, so nobody can lock the
+others out by sending half of something. Where all are being answered, the further one is closed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gateway.acceptor import BindError
 from gateway.admin.http import HttpConnection
 from gateway.admin.routes import Routes
 from gateway.options import is_loopback
+from gateway.seldom import Seldom
 
 if TYPE_CHECKING:
     from gateway.broker import Broker
@@ -55,7 +57,9 @@ class AdminServer:
     def __init__(self, broker: Broker) -> None:
         self._routes = Routes(broker)
         self._scope = trio.CancelScope()
-        self._connections = 0
+        self._connections: dict[HttpConnection, trio.CancelScope] = {}
+        """Oldest first."""
+        self._seldom = Seldom(logger, trio.current_time)
 
     async def run(
         self,
@@ -79,17 +83,29 @@ class AdminServer:
         self._scope.cancel()
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        if self._connections >= MAX_CONNECTIONS:
-            logger.warning(
-                "more than %d connections to the admin endpoint; closed", MAX_CONNECTIONS
-            )
+        if len(self._connections) >= MAX_CONNECTIONS and not self._make_room():
             await stream.aclose()
             return
-        self._connections += 1
-        try:
-            async with stream:
-                await HttpConnection(stream, self._routes.answer).run()
-        except Exception:
-            logger.exception("a connection of the admin endpoint failed; closed")
-        finally:
-            self._connections -= 1
+        connection = HttpConnection(stream, self._routes.answer)
+        with trio.CancelScope() as scope:
+            self._connections[connection] = scope
+            try:
+                async with stream:
+                    await connection.run()
+            except Exception:
+                logger.exception("a connection of the admin endpoint failed; closed")
+            finally:
+                self._connections.pop(connection, None)
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection that is not being answered; False if there is none."""
+        self._seldom.warn(
+            "connections",
+            f"more than {MAX_CONNECTIONS} connections to the admin endpoint; the oldest is closed",
+        )
+        for connection, scope in self._connections.items():
+            if connection.waiting:
+                del self._connections[connection]
+                scope.cancel()
+                return True
+        return False

@@ -14,10 +14,12 @@ What each version added:
 
 An answer lists exactly the partitions that were asked for. It is given at once when `min_bytes` are
 there, when a partition has an error, or when nothing could ever come; else when data has come, at the
-latest after `max_wait_ms` (and never more than `connections.max.idle.ms`: a client that has gone is
-noticed only then). The first batch is given even when it is larger than all limits (KIP-74). What was read
-before a wait is kept, and read on behind: else a wait for many bytes would read the first of them again
-for each that comes.
+latest after `max_wait_ms` (and never more than `connections.max.idle.ms`), or when the client has gone. The
+first batch is given even when it is larger than all limits (KIP-74). What was read before a wait is kept,
+and read on behind: else a wait for many bytes would read the first of them again for each that comes.
+
+Room for the answer is taken before it is read (limits.py). Where there is little, the answer is smaller;
+where there is none even for the first batch, the Fetch waits for it.
 
 An offset with a slot in its high bits is a sharing member's: see sharing.py. What it is handed is answered
 at once, whatever `min_bytes` says.
@@ -36,6 +38,7 @@ from core.records.batch import read_head
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
+from gateway.limits import ONE_BATCH
 from gateway.reading import read_batches
 from gateway.wire import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from gateway.wire.codes import ErrorCode
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
 
 PARTITIONS_AT_A_TIME = 200
+STARVED_SECONDS = 10.0
 
 
 def _refuse(request: FetchRequest, code: int, message: str) -> FetchResponse:
@@ -86,17 +90,30 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
         max_wait = min(max_wait, broker.config.connections_max_idle_ms / 1000)
     deadline = trio.current_time() + max_wait
     read: dict[int, _Read] = {}
+    account = session.account
+    wanted = min(request.max_bytes, broker.config.fetch_max_bytes)
     while True:
-        answer = _Answer(broker, request, read)
+        answer = _Answer(broker, request, read, wanted, account.grant(max(wanted, ONE_BATCH)))
         await answer.read()
+        account.made(answer.size)
+        if answer.starved and await _find_room(session):
+            continue
         if answer.size >= request.min_bytes or answer.complete:
             break
-        if trio.current_time() >= deadline or broker.stopping:
+        if trio.current_time() >= deadline or session.ending:
             break
         if not answer.overtaken():
-            with broker.long_poll():
+            with session.long_poll():
                 await broker.sharing.wait(list(answer.awaited), answer.waiters, deadline)
     return FetchResponse(responses=answer.topics)
+
+
+async def _find_room(session: Session) -> bool:
+    """Wait for room for one batch; False: there is none, and the answer is empty."""
+    with session.long_poll(), trio.move_on_after(STARVED_SECONDS):
+        await session.account.wait_for_batch()
+        return True
+    return False
 
 
 @dataclass(slots=True)
@@ -117,12 +134,22 @@ class _Read:
 class _Answer:
     """One pass over all that a Fetch asks for."""
 
-    def __init__(self, broker: Broker, request: FetchRequest, read: dict[int, _Read]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        request: FetchRequest,
+        read: dict[int, _Read],
+        wanted: int,
+        granted: int,
+    ) -> None:
         self._broker = broker
         self._request = request
         self._read = read
         """By the place of the partition in the request."""
-        self._room = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._room = min(wanted, granted)
+        self._cramped = granted < ONE_BATCH
+        """There is not even room for a batch of the usual greatest size."""
+        self._starved = False
         self._aborted: list[AbortedTransaction] | None = [] if request.isolation_level else None
         self.topics: list[FetchableTopicResponse] = []
         self.size = sum(before.size for before in read.values())
@@ -138,6 +165,11 @@ class _Answer:
         if self._failed or self._handed_out:
             return True
         return not self.awaited and not self.waiters and not self._fenced
+
+    @property
+    def starved(self) -> bool:
+        """Whether there was something to read, and no room for any of it."""
+        return self._starved and not self.size
 
     def overtaken(self) -> bool:
         """Whether something has come while others were being read."""
@@ -216,7 +248,8 @@ class _Answer:
         if self.size and limit <= 0:
             return before.batches or b""
         try:
-            more = await read_batches(self._broker.log, subject, offset, limit, self.size == 0)
+            first = not self.size and not self._cramped
+            more = await read_batches(self._broker.log, subject, offset, limit, first)
         except KumquatError:
             if not before.batches:
                 raise
@@ -227,4 +260,6 @@ class _Answer:
             self.size += size
             before = _Read(subject, before.batches + more, before.size + size)
             self._read[number] = before
+        elif self._cramped:
+            self._starved = True
         return before.batches or b""

@@ -26,6 +26,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import gateway.handlers  # noqa: F401  (registers every API)
+from core import pools
 from core.logs.files import RealFiles
 from core.logs.tests.batches import batch
 from gateway.acceptor import Acceptor, bind
@@ -203,7 +204,8 @@ class Served:
 
     def _threads_at_work(self) -> int:
         syncing = [log for log in (self.broker.log.log, self.broker.actions.log) if log._job]
-        return len(syncing) + trio.to_thread.current_default_thread_limiter().borrowed_tokens
+        default = trio.to_thread.current_default_thread_limiter().borrowed_tokens
+        return len(syncing) + default + pools.at_work()
 
 
 def serve(check: Callable[[Served], Awaitable[None]], folder: Path, **options: Any) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 
-from gateway.wire.decoder import skip_tags
+from gateway.wire.decoder import MAX_HEADER_TAGS, skip_tags
 from gateway.wire.errors import WireError
 from gateway.wire.message import REQUESTS, RESPONSES
 from gateway.wire.varint import read_uvarint
@@ -75,6 +75,8 @@ def _header_without_client_id(
 def _skip_header_tags(view: memoryview, pos: int) -> int:
     try:
         count, after = read_uvarint(view, pos)
+        if count > MAX_HEADER_TAGS:
+            raise WireError(f"{count} tagged fields, more than {MAX_HEADER_TAGS}")
         return skip_tags(view, after, count, len(view))
     except IndexError as failure:
         raise WireError("no tag section", message="request header", position=pos) from failure

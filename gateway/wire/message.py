@@ -21,7 +21,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from gateway.wire.declare import Structure
-from gateway.wire.decoder import make_decoder
+from gateway.wire.decoder import (
+    MAX_ELEMENTS,
+    MAX_PRODUCE_ELEMENTS,
+    MAX_REQUEST_ELEMENTS,
+    make_decoder,
+)
 from gateway.wire.encoder import make_encoder
 from gateway.wire.errors import WireError
 from gateway.wire.reference import Version, specialise
@@ -109,7 +114,8 @@ class Message(Struct, metaclass=MessageType):
         """`decode(view, pos=0) -> (message, end)` for that version."""
         decode = cls.decoders.get(version)
         if decode is None:
-            decode = make_decoder(f"{cls.__name__} v{version}", cls.reference(version))
+            most = _most_elements(cls.__name__)
+            decode = make_decoder(f"{cls.__name__} v{version}", cls.reference(version), most)
             cls.decoders[version] = decode
         return decode
 
@@ -131,6 +137,12 @@ class Message(Struct, metaclass=MessageType):
     @classmethod
     def encode(cls, message: Self, version: int) -> list[bytes | memoryview]:
         return cls.encoder(version)(message)
+
+
+def _most_elements(name: str) -> int:
+    if name.endswith("Response"):
+        return MAX_ELEMENTS
+    return MAX_PRODUCE_ELEMENTS if name == "ProduceRequest" else MAX_REQUEST_ELEMENTS
 
 
 def message(

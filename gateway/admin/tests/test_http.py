@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.errors import StorageError
 from gateway.acceptor import BindError
-from gateway.admin.http import ANSWER_SECONDS, MAX_BODY, MAX_HEAD, RECEIVE_SECONDS
+from gateway.admin.http import ANSWER_SECONDS, IDLE_SECONDS, MAX_BODY, MAX_HEAD, RECEIVE_SECONDS
 from gateway.admin.server import MAX_CONNECTIONS, bind_admin
 from gateway.admin.tests.endpoint import Endpoint, serve_admin
 from gateway.options import AdminListener
@@ -101,6 +101,10 @@ def test_a_form_in_some_page_changes_nothing(kind: str) -> None:
         (b"POST", "/delay/cancel", b"[" * 50_000, 400, "the body is not JSON"),
         (b"POST", "/delay/cancel", b"\xff", 400, "the body is not JSON"),
         (b"POST", "/delay/cancel", b"[]", 400, "not a JSON object"),
+        (b"POST", "/delay/cancel", b'{"id": "a\\ud800b"}', 400, "id: half a surrogate pair"),
+        (b"POST", "/delay/cancel", b'{"\\udc00": "a"}', 400, "half a surrogate pair"),
+        (b"POST", "/delay/cancel", b'{"subject": "orders", "id": ["\\ud800"]}', 400, "id"),
+        (b"GET", "/delay/show?subject=orders&id=%ED%A0%80", b"", 400, "the query cannot be read"),
         (b"POST", "/delay/cancel", b" " * (MAX_BODY + 1), 413, "at most"),
     ],
 )
@@ -185,23 +189,48 @@ def test_a_client_that_does_not_go_on_is_let_go(begin: bytes) -> None:
             if begin:
                 await stream.send_all(begin)
             await endpoint.settled()
-            endpoint.clock.jump(RECEIVE_SECONDS + 1)
+            endpoint.clock.jump((RECEIVE_SECONDS if begin else IDLE_SECONDS) + 1)
             assert await stream.receive_some() == b""
 
     serve_admin(check)
 
 
-def test_more_connections_than_there_may_be_are_closed() -> None:
+@pytest.mark.parametrize("begin", [b"", b"GET /delay/count HT"])
+def test_half_sent_requests_do_not_lock_others_out(
+    begin: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     async def check(endpoint: Endpoint) -> None:
         streams = [await endpoint.connect() for _ in range(MAX_CONNECTIONS)]
+        for stream in streams:
+            if begin:
+                await stream.send_all(begin)
         await endpoint.settled()
-        async with await endpoint.connect() as stream:
-            assert await stream.receive_some() == b""
-        await streams.pop().aclose()
-        await endpoint.settled()
-        assert await endpoint.get(COUNT) == (200, {"count": 5})
+        for _ in range(3):
+            assert await endpoint.get(COUNT) == (200, {"count": 5})
+        assert await streams[0].receive_some() == b"", "the oldest had to go"
         for stream in streams:
             await stream.aclose()
+
+    serve_admin(check)
+    assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 1
+
+
+def test_a_connection_that_is_being_answered_does_not_have_to_go() -> None:
+    async def check(endpoint: Endpoint) -> None:
+        endpoint.delay.go = trio.Event()
+        async with trio.open_nursery() as nursery:
+            answers = []
+
+            async def ask() -> None:
+                answers.append(await endpoint.get(COUNT))
+
+            for _ in range(MAX_CONNECTIONS):
+                nursery.start_soon(ask)
+            await endpoint.settled()
+            async with await endpoint.connect() as stream:
+                assert await stream.receive_some() == b""
+            endpoint.delay.go.set()
+        assert answers == [(200, {"count": 5})] * MAX_CONNECTIONS
 
     serve_admin(check)
 

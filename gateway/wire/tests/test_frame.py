@@ -10,7 +10,9 @@ from kafka import errors
 from kafka.protocol.api_header import RequestHeader, ResponseHeader
 
 from gateway.wire import REQUESTS, ApiVersionsRequest, ErrorCode, WireError
+from gateway.wire.decoder import MAX_HEADER_TAGS
 from gateway.wire.frame import read_request_header, response_header
+from gateway.wire.varint import uvarint
 
 
 def header(key: int, version: int, client_id: str | None, tail: bytes = b"") -> memoryview:
@@ -105,3 +107,11 @@ def test_error_code_has_another_number_in_kafka() -> None:
         "KAFKA_STORAGE_ERROR",
         "SHARE_SESSION_LIMIT_REACHED",
     ]
+
+
+def test_a_million_tagged_fields_in_a_header() -> None:
+    count = MAX_HEADER_TAGS + 1
+    few = header(1, 17, "java", uvarint(MAX_HEADER_TAGS) + b"\x63\x00" * MAX_HEADER_TAGS)
+    assert read_request_header(few)[-1] == len(few)
+    with pytest.raises(WireError, match="tagged fields"):
+        read_request_header(header(1, 17, "java", uvarint(count) + b"\x63\x00" * count))

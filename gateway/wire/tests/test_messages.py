@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import construct  # type: ignore[import-untyped]
 import pytest
 
@@ -19,6 +21,8 @@ from gateway.wire import (
     FetchResponse,
     FetchTopic,
     InitProducerIdRequest,
+    ListedGroup,
+    ListGroupsResponse,
     ListOffsetsRequest,
     MetadataResponse,
     MetadataResponsePartition,
@@ -30,7 +34,7 @@ from gateway.wire import (
     TopicProduceData,
     WireError,
 )
-from gateway.wire.decoder import MAX_ELEMENTS
+from gateway.wire.decoder import MAX_REQUEST_ELEMENTS
 from gateway.wire.varint import uvarint
 
 
@@ -293,11 +297,36 @@ def test_tagged_struct_is_lost() -> None:
 
 
 def test_more_elements_than_any_client_sends() -> None:
-    topic = b"\x01\x01\x00"
-    encoded = bytes(25) + uvarint(MAX_ELEMENTS + 2) + topic * (MAX_ELEMENTS + 1) + bytes(3)
-    with pytest.raises(WireError, match="more than 1000000 elements") as refused:
+    many = MAX_REQUEST_ELEMENTS + 1
+    encoded = bytes(25) + uvarint(many + 1) + b"\x01\x01\x00" * many + bytes(3)
+    with pytest.raises(WireError, match=f"more than {MAX_REQUEST_ELEMENTS} elements") as refused:
         FetchRequest.decode(encoded, 12)
     assert refused.value.path == "topics"
+
+
+def test_more_numbers_in_an_array_than_any_client_sends() -> None:
+    many = MAX_REQUEST_ELEMENTS
+    topic = struct.pack(">h1si", 1, b"t", many) + bytes(4 * many)
+    encoded = struct.pack(">h1si", 1, b"g", 1) + topic
+    with pytest.raises(WireError, match="elements") as refused:
+        OffsetFetchRequest.decode(encoded, 5)
+    assert refused.value.path == "topics[].partition_indexes"
+
+
+def test_more_tagged_fields_than_any_client_sends() -> None:
+    many = MAX_REQUEST_ELEMENTS + 1
+    plain = b"".join(FetchRequest.encode(FetchRequest(), 12))
+    assert plain[-1] == 0, "it ends with an empty section of tagged fields"
+    encoded = plain[:-1] + uvarint(many) + b"\x63\x00" * many
+    with pytest.raises(WireError, match="elements") as refused:
+        FetchRequest.decode(encoded, 12)
+    assert refused.value.path == "tags"
+
+
+def test_an_answer_may_have_more_elements_than_a_request() -> None:
+    names = [ListedGroup(group_id=str(n)) for n in range(MAX_REQUEST_ELEMENTS + 1)]
+    encoded = b"".join(ListGroupsResponse.encode(ListGroupsResponse(groups=names), 0))
+    assert len(ListGroupsResponse.decode(encoded, 0)[0].groups) == len(names)
 
 
 def test_varint_that_never_ends() -> None:

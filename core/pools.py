@@ -1,0 +1,58 @@
+"""Threads for work that would stop the event loop, a limited number for each kind of work.
+
+So no kind can take the threads of another: a hundred cold reads leave deliveries their threads. The limits
+belong to the run of the event loop, as Trio's own does.
+
+    await in_thread(READ, function, *arguments)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar, TypeVarTuple
+
+import trio
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+READ: Final = "cold reads"
+SEARCH: Final = "searches by time and sizes of logs"
+KEEP: Final = "indexes and retention"
+FILL: Final = "filling, merging and loading schedule files"
+DELIVER: Final = "delivering messages for later"
+INTAKE: Final = "opening batches and looking up delay ids"
+QUERY: Final = "lists and counts of messages for later"
+DECODE: Final = "decoding large requests"
+
+THREADS: Final = {
+    READ: 8,
+    SEARCH: 4,
+    KEEP: 2,
+    FILL: 4,
+    DELIVER: 4,
+    INTAKE: 4,
+    QUERY: 2,
+    DECODE: 1,
+}
+
+_limiters: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel.RunVar("pools")
+
+
+async def in_thread(kind: str, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
+    """What `function(*arguments)` gives, from a thread of this kind's."""
+    return await trio.to_thread.run_sync(function, *arguments, limiter=limiter(kind))
+
+
+def limiter(kind: str) -> trio.CapacityLimiter:
+    try:
+        limiters = _limiters.get()
+    except LookupError:
+        limiters = {name: trio.CapacityLimiter(count) for name, count in THREADS.items()}
+        _limiters.set(limiters)
+    return limiters[kind]
+
+
+def at_work() -> int:
+    """How many threads of all kinds are at work."""
+    return sum(int(limiter(kind).borrowed_tokens) for kind in THREADS)
