@@ -8,8 +8,9 @@ A run goes from where the archive ends to where the subjects end as it begins, i
 data (archive_format.py): a run that is stopped or killed anywhere has done whole batches, and the
 next one goes on from there.
 
-- Read an archive with `read_archive`. It takes committed files only; `spark.read.parquet` would also
-  see what a run that was killed has left.
+- Read an archive with `read_archive`, or with whatever reads Parquet: it finds each archived message once,
+  at any moment (archive_view.py). One that was listing the archive while small files were put together
+  may not find a file: it must begin again. `read_archive` goes on.
 - One run at a time: a second one on the folder waits half a minute, then says so.
 - A subject's archive begins where the subject did when a run first named it, also if it was empty then.
   What retention deleted from there on before it was archived ends the run, with the range, unless
