@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from spark_connector.errors import ConnectorError
+from spark_connector.offsets import matching
 from spark_connector.pipelines import archive_format, archive_run
 from spark_connector.pipelines.archive import archive, archive_state, read_archive
 from spark_connector.pipelines.replay import replay
@@ -204,6 +205,20 @@ def test_subject_made_anew_is_taken_for_the_old_one(
     produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(20)])
     with pytest.raises(ConnectorError, match="made anew"):
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
+
+
+def test_pattern_is_taken_for_a_name(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    for subject in ("shop-a", "shop-b", "other", "__internal"):
+        produce(kumquat.bootstrap, subject, [b"1"])
+    done = archive(spark, kumquat.bootstrap, ["shop-*", "shop-a"], tmp_path)
+    assert (done.subjects, done.messages) == (["shop-a", "shop-b"], 2)
+    with pytest.raises(
+        ConnectorError, match=r"no subject on .* matches ship-\*: there are .*other"
+    ):
+        archive(spark, kumquat.bootstrap, "ship-*", tmp_path)
+    assert matching(kumquat.bootstrap, ["*"]) == ["other", "shop-a", "shop-b"]
 
 
 def test_bad_input_is_one_line_and_leaves_nothing(
