@@ -19,10 +19,13 @@ Rules
   it at the next start: what only the log has is put back (with default configs, loudly), what
   only SQL has is dropped.
 - A group's configs belong to its name, whether or not the group exists.
+- A row that does not fit its checksum (rows.py) is not used. `reconcile` tells it, with what was found,
+  and stores instead what does the least harm while the true value is unknown (repair.py).
 - Validation is not here: see definitions.py and group_configs.py. A stored value that is no
   longer allowed stays, and is told of.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -32,11 +35,13 @@ import trio
 
 from meta.definitions import SubjectDefaults, outdated
 from meta.group_configs import GroupConfig, effective_group
+from meta.repair import group_repairs, safe_configs, subjects_told
 from meta.store import AlterGroup, AlterSubject, Change, DeleteSubject, PutSubject, Store
 
 if TYPE_CHECKING:
     from meta.errors import StoreError
 
+logger = logging.getLogger(__name__)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NAMES_SHOWN = 5
 _GROUP_DEFAULTS = effective_group({})
@@ -95,28 +100,42 @@ class Registry:
 
     def reconcile(self, subjects: Iterable[LogSubject], defaults: SubjectDefaults) -> list[str]:
         """Brings SQL in line with the log; gives lines on what an operator should know."""
-        stored = self._store.stored
+        stored, damaged = self._store.stored, self._store.stored.damaged
         in_log = {subject.id: subject for subject in subjects}
         put_back = [
             PutSubject(subject.id, bytes(subject.topic_id), subject.name, self._kept(subject.id))
             for subject in in_log.values()
             if stored.subjects.get(subject.id) != (subject.topic_id, subject.name)
+            or subject.id in damaged.configs
         ]
         fresh = {change.id for change in put_back}
-        known = stored.subjects.keys() | stored.configs
+        known = {*stored.subjects, *stored.configs, *damaged.subjects, *damaged.configs}
         dropped = sorted(id_ for id_ in known if id_ not in in_log or id_ in fresh)
+        names = {subject.id: subject.name for subject in in_log.values()}
+        for line in subjects_told(damaged, names, {c.id: c.configs for c in put_back}):
+            logger.error("%s", line)
         lines = self._tell(put_back, [id_ for id_ in dropped if id_ not in in_log])
         if put_back or dropped:
             self._store.replace(dropped, put_back)
         for id_ in dropped:
             self._configs.pop(id_, None)
         self._configs.update({change.id: change.configs for change in put_back if change.configs})
+        self._repair_groups()
         stored.subjects.clear()
         stored.configs.clear()
         for id_, configs in self._configs.items():
             reasons = outdated(configs, defaults)
-            lines += [f"subject {in_log[id_].name}: {r}; the default applies" for r in reasons]
+            lines += [f"subject {names[id_]}: {r}; the default applies" for r in reasons]
         return lines
+
+    def _repair_groups(self) -> None:
+        changes, lines = group_repairs(self._store.stored)
+        for line in lines:
+            logger.error("%s", line)
+        for change, error in zip(changes, self._store.apply(changes), strict=True):
+            if error:
+                raise error
+            self._apply_to_group(change)
 
     async def put_subject(
         self, subject_id: int, topic_id: bytes, name: str, configs: Mapping[str, str]
@@ -187,15 +206,22 @@ class Registry:
             self._groups.pop(change.name, None)
 
     def _kept(self, subject_id: int) -> Mapping[str, str]:
-        """Configs of a subject that SQL lacks: set after its creation had failed in SQL."""
+        """Configs of a subject that is put back: SQL lacked it or its row was damaged, or a config
+        of it was. None where the row is that of another subject."""
         stored = self._store.stored
-        return {} if subject_id in stored.subjects else stored.configs.get(subject_id, {})
+        configs = stored.configs.get(subject_id, {})
+        if subject_id in stored.damaged.subjects or subject_id in stored.damaged.configs:
+            return safe_configs(configs, stored.damaged, subject_id)
+        return {} if subject_id in stored.subjects else configs
 
     def _tell(self, put_back: Sequence[PutSubject], dropped: Sequence[int]) -> list[str]:
         lines = []
         stored = self._store.stored.subjects
-        foreign = [change.name for change in put_back if change.id in stored]
-        missing = [change.name for change in put_back if change.id not in stored]
+        in_log = {c.id: (c.topic_id, c.name) for c in put_back}
+        foreign = [c.name for c in put_back if stored.get(c.id, in_log[c.id]) != in_log[c.id]]
+        damaged = self._store.stored.damaged.subjects
+        lacked = [c for c in put_back if c.id not in stored and c.id not in damaged]
+        missing = [change.name for change in lacked]
         if missing:
             lines.append(
                 f"the log has {_some(missing)} that the meta store lacked: "

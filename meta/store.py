@@ -4,13 +4,8 @@ Blocking; it is called before the event loop starts, or in a thread. SQLite by d
 in the data folder), and SQL that PostgreSQL runs too: deletes and inserts of whole rows, no upsert.
 What is SQLite's own says so in its name or asks for the dialect first.
 
-Tables
-- properties: `schema.version`, the first thing looked at; a newer one than ours is refused, since
-  an older program must not guess. To change the schema: raise SCHEMA_VERSION, and in `_load`
-  bring the older one up to it in the same transaction.
-- subjects: id, topic id, name, as in the log (which is the truth about them).
-- subject_configs: the configs that were set explicitly, as text.
-- group_configs: the same of consumer groups, by the group's name (schema version 2 and up).
+The tables are in rows.py, with the checksum that each row carries. To change the schema: raise
+SCHEMA_VERSION, and in `_upgrade` bring the older ones up to it in the same transaction.
 
 Rules
 - A change is durable when `apply` returns: `synchronous=FULL`, in WAL mode, which costs one sync
@@ -20,16 +15,23 @@ Rules
   `meta.db.corrupt-<time>`, never deleted, and an empty one takes its place: configs are lost
   then, messages never. A file that merely cannot be opened (permissions, no space) is a
   StoreError: the log in the same folder could not be written either.
+- A single row that is damaged costs that row only: `stored.damaged` has it.
+
+| schema version | what it brought |
+|---|---|
+| 1 | properties, subjects, subject_configs |
+| 2 | group_configs |
+| 3 | a checksum in each row |
 """
 
 import itertools
 import logging
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -37,40 +39,23 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from meta.errors import StoreError
+from meta.rows import (
+    CONFIGS,
+    GROUP_CONFIGS,
+    METADATA,
+    PROPERTIES,
+    SUBJECTS,
+    Stored,
+    checksum,
+    read,
+    subject_checksum,
+)
 
 logger = logging.getLogger(__name__)
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _VERSION = "schema.version"
-_DROPPED_AT_ONCE = 500  # SQLite may be built for no more than 999 values in a statement
+_AT_ONCE = 500  # SQLite may be built for no more than 999 values in a statement
 
-_metadata = sa.MetaData()
-_properties = sa.Table(
-    "properties",
-    _metadata,
-    sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-)
-_subjects = sa.Table(
-    "subjects",
-    _metadata,
-    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("topic_id", sa.LargeBinary(16), nullable=False),
-    sa.Column("name", sa.String(249), nullable=False),
-)
-_configs = sa.Table(
-    "subject_configs",
-    _metadata,
-    sa.Column("subject_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("name", sa.String(255), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-)
-_group_configs = sa.Table(
-    "group_configs",
-    _metadata,
-    sa.Column("group_name", sa.String(255), primary_key=True),
-    sa.Column("name", sa.String(255), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-)
 _NOT_THE_FILE = {  # errors of SQLite that say nothing against the file
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -117,15 +102,6 @@ class AlterGroup:
 Change = PutSubject | DeleteSubject | AlterSubject | AlterGroup
 
 
-@dataclass(slots=True)
-class Stored:
-    """All that SQL holds: read once, at start."""
-
-    subjects: dict[int, tuple[bytes, str]]
-    configs: dict[int, dict[str, str]]
-    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
-
-
 class _UnreadableError(Exception):
     """The database is there, but is not one of ours, or not a whole one."""
 
@@ -168,6 +144,8 @@ class Store:
 
     def apply(self, changes: Sequence[Change]) -> list[StoreError | None]:
         """Makes the changes durable, in order; gives for each None, or why it was not made."""
+        if not changes:
+            return []
         try:
             self._transact(changes)
         except Exception as error:  # whoever waits for a change must hear of it
@@ -216,96 +194,150 @@ def _load(connection: sa.Connection) -> Stored:
         found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
         if found != "ok":
             raise _UnreadableError(str(found))
-    by_name = sa.select(_properties.c.value).where(_properties.c.name == _VERSION)
-    version: str | None = connection.execute(by_name).scalar_one_or_none()
-    if version is None or not version.isdecimal():
-        raise _UnreadableError("it has no schema version")
-    if int(version) > SCHEMA_VERSION:
+    version = _version(connection)
+    if version > SCHEMA_VERSION:
         raise StoreError(
             f"the meta store has schema version {version}, and this Kumquat knows up to "
             f"{SCHEMA_VERSION}: start the newer Kumquat that wrote it"
         )
-    if int(version) < SCHEMA_VERSION:
-        _upgrade(connection)
-    return _read(connection)
+    if version < SCHEMA_VERSION:
+        _upgrade(connection, version)
+    return read(connection)
 
 
-def _upgrade(connection: sa.Connection) -> None:
-    """From version 1, which knew no groups."""
-    _group_configs.create(connection)
-    mine = _properties.c.name == _VERSION
-    connection.execute(sa.update(_properties).where(mine).values(value=str(SCHEMA_VERSION)))
+def _version(connection: sa.Connection) -> int:
+    columns = {column["name"] for column in sa.inspect(connection).get_columns(PROPERTIES.name)}
+    known = [column for column in PROPERTIES.c if column.name in columns]
+    mine = sa.select(*known).where(PROPERTIES.c.name == _VERSION)
+    row = connection.execute(mine).mappings().one_or_none()
+    if row is None:
+        raise _UnreadableError("it has no schema version")
+    if "checksum" in columns and checksum(_VERSION, row["value"]) != row["checksum"]:
+        logger.error(
+            "the meta store's schema version is damaged (found %r): taken for %d and written again",
+            row["value"],
+            SCHEMA_VERSION,
+        )
+        _set_version(connection)
+        return SCHEMA_VERSION
+    if not str(row["value"]).isdecimal():
+        raise _UnreadableError("it has no schema version")
+    return int(row["value"])
+
+
+def _set_version(connection: sa.Connection) -> None:
+    value = str(SCHEMA_VERSION)
+    connection.execute(sa.delete(PROPERTIES).where(PROPERTIES.c.name == _VERSION))
+    row = {"name": _VERSION, "value": value, "checksum": checksum(_VERSION, value)}
+    connection.execute(sa.insert(PROPERTIES), [row])
+
+
+def _upgrade(connection: sa.Connection, version: int) -> None:
+    """Version 1 knew no groups, version 2 no checksums: what the rows hold now is taken for right."""
+    if version < 2:
+        GROUP_CONFIGS.create(connection)
+    for table in (PROPERTIES, SUBJECTS, CONFIGS, GROUP_CONFIGS):
+        if version >= 2 or table is not GROUP_CONFIGS:
+            add = f"ALTER TABLE {table.name} ADD COLUMN checksum BIGINT"
+            connection.execute(sa.text(add))
+    subjects = connection.execute(sa.select(SUBJECTS)).all()
+    configs = connection.execute(sa.select(CONFIGS)).all()
+    groups = connection.execute(sa.select(GROUP_CONFIGS)).all()
+    for table in (SUBJECTS, CONFIGS, GROUP_CONFIGS):
+        connection.execute(sa.delete(table))
+    _insert_configs(connection, [(id_, name, value) for id_, name, value, _ in configs])
+    _insert_group(connection, [(group, name, value) for group, name, value, _ in groups])
+    _insert_subjects(connection, [(id_, topic_id, name) for id_, topic_id, name, _ in subjects])
+    _set_version(connection)
 
 
 def _create(connection: sa.Connection) -> Stored:
-    _metadata.create_all(connection)
-    connection.execute(sa.insert(_properties).values(name=_VERSION, value=str(SCHEMA_VERSION)))
+    METADATA.create_all(connection)
+    _set_version(connection)
     return Stored({}, {})
 
 
-def _read(connection: sa.Connection) -> Stored:
-    subjects = {
-        id_: (bytes(topic_id), name)
-        for id_, topic_id, name in connection.execute(sa.select(_subjects))
-    }
-    configs: dict[int, dict[str, str]] = {}
-    for id_, name, value in connection.execute(sa.select(_configs)):
-        configs.setdefault(id_, {})[name] = value
-    groups: dict[str, dict[str, str]] = {}
-    for group, name, value in connection.execute(sa.select(_group_configs)):
-        groups.setdefault(group, {})[name] = value
-    return Stored(subjects, configs, groups)
-
-
 def _drop(connection: sa.Connection, ids: Sequence[int]) -> None:
-    for start in range(0, len(ids), _DROPPED_AT_ONCE):
-        some = ids[start : start + _DROPPED_AT_ONCE]
-        connection.execute(sa.delete(_configs).where(_configs.c.subject_id.in_(some)))
-        connection.execute(sa.delete(_subjects).where(_subjects.c.id.in_(some)))
+    for some in _portions(ids):
+        connection.execute(sa.delete(CONFIGS).where(CONFIGS.c.subject_id.in_(some)))
+        connection.execute(sa.delete(SUBJECTS).where(SUBJECTS.c.id.in_(some)))
 
 
 def _insert(connection: sa.Connection, changes: Sequence[PutSubject]) -> None:
-    if changes:
-        rows = [{"id": c.id, "topic_id": c.topic_id, "name": c.name} for c in changes]
-        connection.execute(sa.insert(_subjects), rows)
     _insert_configs(connection, [(c.id, n, v) for c in changes for n, v in c.configs.items()])
+    _insert_subjects(connection, [(c.id, c.topic_id, c.name) for c in changes])
 
 
 def _alter(connection: sa.Connection, change: AlterSubject) -> None:
-    mine = sa.and_(_configs.c.subject_id == change.id, _configs.c.name.in_(list(change.configs)))
-    connection.execute(sa.delete(_configs).where(mine))
+    mine = sa.and_(CONFIGS.c.subject_id == change.id, CONFIGS.c.name.in_(list(change.configs)))
+    connection.execute(sa.delete(CONFIGS).where(mine))
     kept = [(change.id, name, value) for name, value in change.configs.items() if value is not None]
     _insert_configs(connection, kept)
+    subject = sa.select(SUBJECTS).where(SUBJECTS.c.id == change.id)
+    for id_, topic_id, name, _ in connection.execute(subject).all():
+        connection.execute(sa.delete(SUBJECTS).where(SUBJECTS.c.id == id_))
+        _insert_subjects(connection, [(id_, topic_id, name)])
 
 
 def _alter_group(connection: sa.Connection, change: AlterGroup) -> None:
-    table, names = _group_configs, list(change.configs)
+    table, names = GROUP_CONFIGS, list(change.configs)
     mine = sa.and_(table.c.group_name == change.name, table.c.name.in_(names))
     connection.execute(sa.delete(table).where(mine))
-    rows = [
-        {"group_name": change.name, "name": name, "value": value}
-        for name, value in change.configs.items()
-        if value is not None
-    ]
-    if rows:
-        connection.execute(sa.insert(table), rows)
+    given = change.configs.items()
+    kept = [(change.name, name, value) for name, value in given if value is not None]
+    _insert_group(connection, kept)
 
 
 def _insert_configs(connection: sa.Connection, rows: Sequence[tuple[int, str, str]]) -> None:
+    columns = ("subject_id", "name", "value", "checksum")
+    _insert_rows(connection, CONFIGS, columns, [(*row, checksum(*row)) for row in rows])
+
+
+def _insert_group(connection: sa.Connection, rows: Sequence[tuple[str, str, str]]) -> None:
+    columns = ("group_name", "name", "value", "checksum")
+    _insert_rows(connection, GROUP_CONFIGS, columns, [(*row, checksum(*row)) for row in rows])
+
+
+def _insert_subjects(connection: sa.Connection, rows: Sequence[tuple[int, bytes, str]]) -> None:
+    """After their configs, whose names the checksum covers."""
+    names: dict[int, list[str]] = {}
+    for some in _portions([row[0] for row in rows]):
+        mine = CONFIGS.c.subject_id.in_(some)
+        for id_, name in connection.execute(
+            sa.select(CONFIGS.c.subject_id, CONFIGS.c.name).where(mine)
+        ):
+            names.setdefault(id_, []).append(name)
+    columns = ("id", "topic_id", "name", "checksum")
+    sealed = [(*row, subject_checksum(*row, names.get(row[0], ()))) for row in rows]
+    _insert_rows(connection, SUBJECTS, columns, sealed)
+
+
+def _insert_rows(
+    connection: sa.Connection, table: sa.Table, columns: tuple[str, ...], rows: Sequence[Any]
+) -> None:
     if rows:
-        columns = ("subject_id", "name", "value")
-        connection.execute(
-            sa.insert(_configs), [dict(zip(columns, row, strict=True)) for row in rows]
-        )
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        connection.execute(sa.insert(table), named)
+
+
+def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(ids), _AT_ONCE):
+        yield ids[start : start + _AT_ONCE]
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     # Python's driver would begin transactions by itself, and not before creating tables: we do it.
     connection.isolation_level = None
+    # A damaged text must not make the rest unreadable: its row does not fit its checksum.
+    connection.text_factory = _lenient
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
+
+
+def _lenient(octets: bytes) -> str:
+    return octets.decode(errors="surrogateescape")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
@@ -316,7 +348,8 @@ def _is_damage(error: BaseException) -> bool:
     if isinstance(error, sa.exc.DBAPIError):
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         return code & 0xFF not in _NOT_THE_FILE
-    return isinstance(error, ValueError | TypeError)  # bytes that are no text, or no value at all
+    # A table that is not there; bytes that are no value at all.
+    return isinstance(error, sa.exc.NoSuchTableError | ValueError | TypeError)
 
 
 def _set_aside(url: sa.URL, damage: _UnreadableError) -> None:

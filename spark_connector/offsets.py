@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaAdminClient, TopicPartition
@@ -80,6 +81,33 @@ def existing_subjects(bootstrap: str) -> list[str]:
         return sorted(admin.list_topics())
 
 
+def matching(bootstrap: str, names: Iterable[str]) -> list[str]:
+    """The subjects of these names, where a name may be a pattern (shop-*, shop-?, shop-[ab]). What begins
+    with two underscores is internal, and only matched by a pattern that begins so too."""
+    wanted, there = list(names), None
+    found: dict[str, None] = {}
+    for name in wanted:
+        if not is_pattern(name):
+            found[name] = None
+            continue
+        there = existing_subjects(bootstrap) if there is None else there
+        hits = [each for each in there if fnmatchcase(each, name) and _may_match(each, name)]
+        if not hits:
+            raise ConnectorError(
+                f"no subject on {bootstrap} matches {name}: there are {', '.join(there) or 'none'}"
+            )
+        found |= dict.fromkeys(hits)
+    return list(found)
+
+
+def is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def _may_match(subject: str, pattern: str) -> bool:
+    return not subject.startswith("__") or pattern.startswith("__")
+
+
 def _ask(bootstrap: str, subjects: Iterable[str], spec: Any) -> Offsets:
     with _admin(bootstrap) as admin:
         partitions = _partitions(admin, bootstrap, subjects)
@@ -98,6 +126,8 @@ def _partitions(admin: Any, bootstrap: str, subjects: Iterable[str]) -> dict[str
     wanted = list(dict.fromkeys(subjects))
     if not wanted:
         return {}
+    if patterns := [name for name in wanted if is_pattern(name)]:
+        raise ConnectorError(f"{patterns[0]} is a pattern, but here a subject is given by its name")
     described = {each["name"]: each for each in admin.describe_topics(wanted)}
     missing = [name for name in wanted if described[name]["error_code"] == _UNKNOWN]
     if missing:

@@ -9,7 +9,9 @@
 - The columns are Spark's (`key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
   `timestampType`, `headers`). On request `value` is parsed as JSON into a struct (by a schema, or its
   text as in SQL), `key` becomes text, and headers become text columns of their names.
-- A value that is no JSON of that schema fails the job; it does not become null.
+- A value that is no JSON of that schema fails the job, unless `on_bad` says otherwise, in the words of
+  Spark's own JSON reader: FAILFAST; PERMISSIVE: the value is null, and the column `_corrupt_record` has
+  its text; DROPMALFORMED: the message is left out. A message without a value is none of these.
 - What is not there (broker, subject) is a ConnectorError before Spark begins, and what goes wrong while
   a table is written is one too. A table that is read fails in your own job, where Spark raises pages:
   `with clear_errors():` around it makes them one line.
@@ -26,7 +28,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from spark_connector.errors import ConnectorError, clear_errors
 from spark_connector.offsets import check_broker, check_subjects, spark_json
@@ -39,6 +41,8 @@ Where = str | Mapping[str, int] | datetime
 """A place in each subject: "earliest", "latest", {subject: offset}, or a time (with its zone)."""
 Option = str | int | bool
 POLL_RECORDS = 10_000
+MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+CORRUPT = "_corrupt_record"
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
@@ -51,6 +55,7 @@ def read_subject(
     ending: Where = "latest",
     tasks: int | None = None,
     json: StructType | str | None = None,
+    on_bad: str = "FAILFAST",
     text_key: bool = False,
     headers_as_columns: Sequence[str] = (),
     **options: Option,
@@ -59,7 +64,7 @@ def read_subject(
     chosen = _source(spark, bootstrap, subjects, starting, tasks)
     chosen |= _place("ending", ending)
     reader = spark.read.format("kafka").options(**_texts(chosen | options))
-    return _decoded(reader.load(), json, text_key, headers_as_columns)
+    return _decoded(reader.load(), json, on_bad, text_key, headers_as_columns)
 
 
 def stream_subject(
@@ -71,6 +76,7 @@ def stream_subject(
     tasks: int | None = None,
     max_per_trigger: int | None = None,
     json: StructType | str | None = None,
+    on_bad: str = "FAILFAST",
     text_key: bool = False,
     headers_as_columns: Sequence[str] = (),
     **options: Option,
@@ -81,7 +87,7 @@ def stream_subject(
     if max_per_trigger is not None:
         chosen["maxOffsetsPerTrigger"] = max_per_trigger
     reader = spark.readStream.format("kafka").options(**_texts(chosen | options))
-    return _decoded(reader.load(), json, text_key, headers_as_columns)
+    return _decoded(reader.load(), json, on_bad, text_key, headers_as_columns)
 
 
 def write_subject(
@@ -165,20 +171,41 @@ def _place(which: str, where: Where) -> dict[str, Option]:
 
 
 def _decoded(
-    frame: DataFrame, json: StructType | str | None, text_key: bool, headers: Sequence[str]
+    frame: DataFrame,
+    json: StructType | str | None,
+    on_bad: str,
+    text_key: bool,
+    headers: Sequence[str],
 ) -> DataFrame:
     for name in headers:
         if name in COLUMNS:
             raise ConnectorError(f"header {name!r} would hide a column: take it out of `headers`")
+    if on_bad.upper() not in MODES:
+        raise ConnectorError(f"on_bad is {', '.join(MODES[:-1])} or {MODES[-1]}, not {on_bad!r}")
     columns: dict[str, Column] = {}
-    if json is not None:
-        text = sql.col("value").cast(StringType())
-        columns["value"] = sql.from_json(text, json, {"mode": "FAILFAST"})
     if text_key:
         columns["key"] = sql.col("key").cast(StringType())
     columns |= {name: _header(name) for name in headers}
     with clear_errors():
-        return frame.withColumns(columns) if columns else frame
+        frame = frame.withColumns(columns) if columns else frame
+        return frame if json is None else _parsed(frame, json, on_bad.upper())
+
+
+def _parsed(frame: DataFrame, json: StructType | str, on_bad: str) -> DataFrame:
+    text = sql.col("value").cast(StringType())
+    if on_bad == "FAILFAST":
+        return frame.withColumn("value", sql.from_json(text, json, {"mode": on_bad}))
+    schema = json if isinstance(json, StructType) else StructType.fromDDL(json)
+    if not isinstance(schema, StructType) or CORRUPT in schema.fieldNames():
+        raise ConnectorError(f"on_bad={on_bad} needs a schema of fields, without {CORRUPT}")
+    told = StructType([*schema.fields, StructField(CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    parsed = frame.withColumn("value", sql.from_json(text, told, options))
+    is_bad = sql.col("value")[CORRUPT].isNotNull()
+    value = sql.when(~is_bad, sql.col("value").dropFields(CORRUPT))
+    if on_bad == "DROPMALFORMED":
+        return parsed.where(~is_bad | sql.col("value").isNull()).withColumn("value", value)
+    return parsed.withColumns({CORRUPT: sql.col("value")[CORRUPT], "value": value})
 
 
 def _header(name: str) -> Column:

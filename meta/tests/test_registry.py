@@ -1,5 +1,6 @@
 """Memory and SQL that disagree; changes lost, doubled or half made; a log that knows better."""
 
+import sqlite3
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -262,6 +263,94 @@ def test_a_stored_value_beyond_the_brokers_new_limit_is_told_of(path: Path) -> N
     (line,) = again.reconcile([in_log(1)], SubjectDefaults({"log.retention.ms": "1000"}))
     assert line.startswith("subject subject-1: retention.ms='5000' is refused: ")
     assert again.configs(1) == {"retention.ms": "5000"}
+    again.close()
+
+
+def damage(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "now"),
+    [
+        (
+            "UPDATE subject_configs SET value = '06400000' WHERE name = 'retention.ms'",
+            {"retention.bytes": "700"},
+        ),
+        (
+            "UPDATE subject_configs SET value = '300' WHERE name = 'retention.bytes'",
+            {"retention.ms": "86400000", "retention.bytes": "-1"},
+        ),
+        (
+            "UPDATE subject_configs SET name = 'retantion.bytes' WHERE name = 'retention.bytes'",
+            {"retention.ms": "86400000", "retention.bytes": "-1"},
+        ),
+        (
+            "UPDATE subject_configs SET subject_id = 5 WHERE name = 'retention.bytes'",
+            {"retention.ms": "86400000", "retention.bytes": "-1"},
+        ),
+        (
+            "UPDATE subjects SET name = 'subjebt-1' WHERE id = 1",
+            {"retention.ms": "86400000", "retention.bytes": "700"},
+        ),
+    ],
+)
+def test_a_damaged_config_deletes_what_was_to_be_kept(
+    path: Path, statement: str, now: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = Registry.open(path)
+    subject = in_log(1)
+    trio.run(
+        registry.put_subject,
+        1,
+        subject.topic_id,
+        subject.name,
+        {"retention.ms": "86400000", "retention.bytes": "700"},
+    )
+    registry.close()
+    damage(path, statement)
+    registry = Registry.open(path)
+    registry.reconcile([subject], DEFAULTS)
+    assert registry.configs(1) == now
+    assert "subject subject-1: the stored" in caplog.text
+    registry.close()
+    caplog.clear()
+    again = Registry.open(path)
+    assert again.reconcile([subject], DEFAULTS) == []
+    assert (again.configs(1), caplog.records) == (now, [])
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "now"),
+    [
+        (
+            "UPDATE group_configs SET value = 'charet' WHERE name = 'consume.mode'",
+            {"consume.mode": "exclusive", "lease.max.records": "7"},
+        ),
+        (
+            "UPDATE group_configs SET name = 'lease.max.recordz' WHERE name LIKE 'lease%'",
+            {"consume.mode": "shared"},
+        ),
+    ],
+)
+def test_a_damaged_config_of_a_group_loses_its_order(
+    path: Path, statement: str, now: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = Registry.open(path)
+    trio.run(registry.alter_group, "g", {"consume.mode": "shared", "lease.max.records": "7"})
+    registry.close()
+    damage(path, statement)
+    registry = Registry.open(path)
+    registry.reconcile([], DEFAULTS)
+    assert registry.group_configs("g") == now
+    assert registry.group_config("g").consume_mode == now["consume.mode"]
+    assert "group g: the stored configs" in caplog.text
+    registry.close()
+    again = Registry.open(path)
+    assert again.group_configs("g") == now
     again.close()
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from meta.errors import StoreError
+from meta.rows import METADATA, Damaged, Stored, checksum
 from meta.store import (
     AlterGroup,
     AlterSubject,
@@ -21,7 +22,6 @@ from meta.store import (
     DeleteSubject,
     PutSubject,
     Store,
-    _metadata,
 )
 
 TOPIC_ID = bytes(range(16))
@@ -166,26 +166,120 @@ def test_a_missing_table_is_damage(path: Path, table: str) -> None:
     assert len(aside(path)) == 1
 
 
-def test_a_store_of_the_first_schema_keeps_what_it_has_and_learns_of_groups(path: Path) -> None:
-    filled(path)
+OLD_SCHEMA = """
+CREATE TABLE properties (name VARCHAR(64) NOT NULL, value TEXT NOT NULL, PRIMARY KEY (name));
+CREATE TABLE subjects (id BIGINT NOT NULL, topic_id BLOB NOT NULL, name VARCHAR(249) NOT NULL,
+    PRIMARY KEY (id));
+CREATE TABLE subject_configs (subject_id BIGINT NOT NULL, name VARCHAR(255) NOT NULL,
+    value TEXT NOT NULL, PRIMARY KEY (subject_id, name));
+INSERT INTO properties VALUES ('schema.version', '1');
+INSERT INTO subjects VALUES (0, x'000102030405060708090a0b0c0d0e0f', 's0');
+INSERT INTO subject_configs VALUES (0, 'a', 'b');
+"""
+OF_GROUPS = """
+CREATE TABLE group_configs (group_name VARCHAR(255) NOT NULL, name VARCHAR(255) NOT NULL,
+    value TEXT NOT NULL, PRIMARY KEY (group_name, name));
+INSERT INTO group_configs VALUES ('old', 'consume.mode', 'exclusive');
+UPDATE properties SET value = '2';
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_an_older_schema_loses_what_it_has(path: Path, version: int) -> None:
     with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE group_configs")
-        connection.execute("UPDATE properties SET value = '1'")
+        connection.executescript(OLD_SCHEMA + (OF_GROUPS if version == 2 else ""))
     connection.close()
     store = Store.open(path)
     assert store.stored.configs == {0: {"a": "b"}}
     assert store.apply([AlterGroup("g", {"consume.mode": "shared"})]) == [None]
     store.close()
+    old = {"old": {"consume.mode": "exclusive"}} if version == 2 else {}
     stored = reopen(path).stored
-    assert stored.group_configs == {"g": {"consume.mode": "shared"}}
+    assert stored.subjects == {0: (TOPIC_ID, "s0")}
     assert stored.configs == {0: {"a": "b"}}
+    assert stored.group_configs == {"g": {"consume.mode": "shared"}, **old}
+    assert stored.damaged == Damaged()
     assert not aside(path)
+
+
+def changed(path: Path, *statements: str) -> Stored:
+    with sqlite3.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+    return reopen(path).stored
+
+
+def test_a_row_changed_behind_our_back_is_used(path: Path) -> None:
+    store = Store.open(path)
+    store.apply([KEPT, AlterSubject(1, {"segment.ms": "9"}), PutSubject(2, TOPIC_ID, "whole")])
+    store.apply([AlterGroup("g", {"consume.mode": "exclusive", "lease.max.records": "7"})])
+    store.close()
+    stored = changed(path, "UPDATE subject_configs SET value = '4' WHERE name = 'retention.ms'")
+    assert stored.configs == {1: {"segment.ms": "9"}}
+    assert stored.damaged == Damaged(configs={1: {"retention.ms": "4"}})
+    not_text = "CAST(x'b8ff' AS TEXT)"
+    stored = changed(
+        path, f"UPDATE group_configs SET value = {not_text} WHERE name LIKE 'consume%'"
+    )
+    assert stored.group_configs == {"g": {"lease.max.records": "7"}}
+    assert [*stored.damaged.group_configs["g"]] == ["consume.mode"]
+    assert stored.subjects.keys() == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM subject_configs WHERE name = 'retention.ms'",
+        "UPDATE subject_configs SET subject_id = 3 WHERE name = 'retention.ms'",
+        "UPDATE subjects SET name = 'kepu' WHERE id = 1",
+        "UPDATE subjects SET topic_id = 'text' WHERE id = 1",
+        "UPDATE subjects SET checksum = NULL WHERE id = 1",
+    ],
+)
+def test_a_config_row_that_is_gone_or_a_damaged_subject_goes_unnoticed(
+    path: Path, damage: str
+) -> None:
+    store = Store.open(path)
+    store.apply([KEPT, PutSubject(2, TOPIC_ID, "whole")])
+    store.close()
+    stored = changed(path, damage)
+    assert stored.damaged.subjects == {1}
+    assert stored.subjects == {2: (TOPIC_ID, "whole")}
+    assert not aside(path)
+
+
+def test_a_damaged_schema_version_stops_the_start(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(path)
+    assert changed(path, "UPDATE properties SET value = '7'").configs == {0: {"a": "b"}}
+    assert "schema version is damaged (found '7')" in caplog.text
+    caplog.clear()
+    assert reopen(path).stored.configs == {0: {"a": "b"}}
+    assert not caplog.records
+
+
+def test_no_flipped_bit_of_a_value_is_served(path: Path) -> None:
+    store = Store.open(path)
+    store.apply([PutSubject(1, TOPIC_ID, "orders", {"retention.ms": "86400000"})])
+    store.close()
+    whole = path.read_bytes()
+    start = whole.index(b"86400000")
+    for bit in range(8 * 8):
+        damaged = bytearray(whole)
+        damaged[start + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        stored = reopen(path).stored
+        assert stored.configs == {}, bit
+        assert [*stored.damaged.configs[1]] == ["retention.ms"], bit
 
 
 def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
     filled(path)
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE properties SET value = '99'")
+        new = ("99", checksum("schema.version", "99"))
+        connection.execute("UPDATE properties SET value = ?, checksum = ?", new)
     connection.close()
     with pytest.raises(StoreError, match="schema version 99"):
         Store.open(path)
@@ -206,9 +300,7 @@ def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
 
 def test_the_schema_can_be_created_in_postgresql() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    created = [
-        str(CreateTable(table).compile(dialect=dialect)) for table in _metadata.sorted_tables
-    ]
+    created = [str(CreateTable(table).compile(dialect=dialect)) for table in METADATA.sorted_tables]
     assert any("topic_id BYTEA NOT NULL" in text for text in created)
     assert all("SERIAL" not in text for text in created)
 

@@ -8,8 +8,10 @@ A run goes from where the archive ends to where the subjects end as it begins, i
 data (archive_format.py): a run that is stopped or killed anywhere has done whole batches, and the
 next one goes on from there.
 
-- Read an archive with `read_archive`. It takes committed files only; `spark.read.parquet` would also
-  see what a run that was killed has left.
+- Read an archive with `read_archive`, or with whatever reads Parquet: it finds each archived message once,
+  at any moment (archive_view.py). One that was listing the archive while small files were put together
+  may not find a file: it must begin again. `read_archive` goes on.
+- A subject may be a pattern, `shop-*`: those that the broker has when the run begins.
 - One run at a time: a second one on the folder waits half a minute, then says so.
 - A subject's archive begins where the subject did when a run first named it, also if it was empty then.
   What retention deleted from there on before it was archived ends the run, with the range, unless
@@ -30,7 +32,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from spark_connector.errors import ConnectorError
-from spark_connector.offsets import check_subjects
+from spark_connector.offsets import check_subjects, matching
 from spark_connector.pipelines.archive_format import COMMITS, LOCK, Range, State, exists, load
 from spark_connector.pipelines.archive_run import Archived, Run
 from spark_connector.pipelines.archive_writer import archive_session, read_files
@@ -59,7 +61,7 @@ def archive(
 ) -> Archived:
     """Archives what the subjects have now and the archive has not."""
     names = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
-    place = _checked(bootstrap, names, folder)
+    place, names = _checked(bootstrap, names, folder)
     (place / COMMITS).mkdir(parents=True, exist_ok=True)
     with locked(spark, place / LOCK):
         run = Run(archive_session(spark), bootstrap, names, place, accept_loss)
@@ -107,7 +109,12 @@ def archive_state(folder: Path | str) -> State:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_broker(parser)
-    parser.add_argument("subjects", nargs="+", metavar="SUBJECT", help="what to archive")
+    parser.add_argument(
+        "subjects",
+        nargs="+",
+        metavar="SUBJECT",
+        help="what to archive: names, or patterns in quotes ('shop-*')",
+    )
     parser.add_argument("--to", required=True, type=Path, metavar="FOLDER", help="the archive")
     parser.add_argument(
         "--accept-loss",
@@ -167,14 +174,15 @@ def _meets(one: Range | None, other: Range) -> bool:
     return one is not None and one[0] < other[1] and other[0] < one[1]
 
 
-def _checked(bootstrap: str, subjects: Sequence[str], folder: Path | str) -> Path:
+def _checked(bootstrap: str, subjects: Sequence[str], folder: Path | str) -> tuple[Path, list[str]]:
     place = _local(folder)
     if not subjects:
         raise ConnectorError("name a subject to archive")
     _check_writable(place)
-    check_subjects(bootstrap, subjects)
+    names = matching(bootstrap, subjects)
+    check_subjects(bootstrap, names)
     load(place)
-    return place
+    return place, names
 
 
 def _check_writable(place: Path) -> None:

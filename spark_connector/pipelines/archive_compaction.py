@@ -6,7 +6,8 @@ are FEWEST of them, or when two or more belong to a day that is over: one before
 the subject's newest message, whose time may be any. Once they are put together they wait for FEWEST
 others, so a message is written a few times a day at the most.
 
-The new files are committed together with the removal of the old: a reader sees either.
+The new files are committed together with the removal of the old, and are shown in their place in one
+step (archive_view.py): a reader sees either.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.archive_format import ArchiveFile, Commit, State, write_commit
+from spark_connector.pipelines.archive_format import ArchiveFile, Commit, State
+from spark_connector.pipelines.archive_view import commit_and_show
 from spark_connector.pipelines.archive_writer import read_files, write_files
 
 if TYPE_CHECKING:
@@ -69,6 +71,6 @@ def compact(
                 f"{before:,} messages, but {after:,} were read: restore them from a backup"
             )
         removed = [file.path for file in group]
-        write_commit(folder, state, Commit(number, now_ms(), add=files, remove=removed))
+        commit_and_show(folder, state, Commit(number, now_ms(), add=files, remove=removed))
         replaced += len(group)
     return replaced

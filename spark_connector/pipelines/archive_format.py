@@ -1,14 +1,17 @@
 """What lies in an archive's folder, and which of it counts.
 
     subject=orders/day=2026-11-16/00000000000000000007-5f0c9e1b-0000.parquet   messages of a UTC day
+    _files/subject=orders/day=2026-11-16/00000000000000000007-5f0c9e1b-0000    the same file (a hard link)
     _commits/00000000000000000007.json            what commit 7 added and removed
     _commits/00000000000000000007.snapshot.json   all that holds after commit 7
     _staging/5f0c9e1b/…                            being written by a run
+    _replaced/1794808845375-5f0c9e1b/…             a day's folder as it was before a compaction
     _lock                                         held by the run under way
 
 A file of messages counts when the newest commit says so, and not before: a run writes its files
-under _staging, moves them into place, syncs them, and only then writes the commit, which appears
-at once and never takes the place of another. What a crash leaves is in no commit.
+under _staging, moves them to _files, syncs them, and only then writes the commit, which appears
+at once and never takes the place of another. What a crash leaves is in no commit. The folders
+`subject=…` show to all other readers what counts (archive_view.py).
 
 So is what a lost commit leaves, and that must not be deleted. Every file is named after its commit:
 
@@ -31,7 +34,9 @@ A range is half open and begins where the archive of that subject ended: at the 
 or of what was lost (deleted by retention before it was archived). `rows` may be fewer than the range
 is wide, since offsets have holes. `ids` tells a subject from another of the same name that was made
 later. A compaction has no ranges: it adds files that hold the rows of those it removes. A removed
-file stays on disk for KEEP_REMOVED_MS, for readers that chose it before.
+file stays in _files for KEEP_REMOVED_MS, for readers that chose it before.
+
+Archives of earlier versions have no _files until the next run: `found` looks in both places.
 
 Every SNAPSHOT_EVERY commits their sum is written as a snapshot, and what it sums up is deleted, so
 the folder and the time to open it do not grow with the number of runs. The state changes only in
@@ -62,13 +67,16 @@ if TYPE_CHECKING:
 
 VERSION = 1
 COMMITS = "_commits"
+FILES = "_files"
 STAGING = "_staging"
+REPLACED = "_replaced"
 LOCK = "_lock"
 SNAPSHOT_EVERY = 32
 KEEP_REMOVED_MS = 3_600_000
 LOAD_ATTEMPTS = 5
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot\.json")
+_SUFFIX = ".parquet"
 _DATA = re.compile(r"[0-9]{20}-(?:[0-9a-f]{8}-)?[0-9]{4,}\.parquet")
 """Archives of the first days have files without the token in the middle."""
 
@@ -193,10 +201,22 @@ def write_commit(folder: Path, state: State, commit: Commit) -> None:
     _sum_up(folder, state)
 
 
+def stored(folder: Path, path: str) -> Path:
+    """Where a run puts the file of this name. It has no suffix there, so that a reader that looks for
+    *.parquet in every folder does not find it twice."""
+    return folder / FILES / path.removesuffix(_SUFFIX)
+
+
+def found(folder: Path, path: str) -> Path:
+    place = stored(folder, path)
+    return place if place.exists() else folder / path
+
+
 def leftovers(folder: Path, state: State) -> list[str]:
     """The files that no commit has. A ConnectorError when it is commits or files that are lost.
     Only for who holds the lock."""
-    there = {path.relative_to(folder).as_posix() for path in _data_files(folder)}
+    there = {path.relative_to(folder).as_posix() for path in shown_files(folder)}
+    there |= _stored_files(folder)
     newest = max((int(name.rpartition("/")[2][:20]) for name in there), default=-1)
     if newest > state.number + 1:
         has = f"its newest commit is {state.number}" if state.number >= 0 else "it has no commits"
@@ -216,7 +236,7 @@ def remove_replaced(folder: Path, state: State, now_ms: int) -> None:
     """Deletes what no reader can still be reading. Only for who holds the lock."""
     over = [path for path, at in state.removed.items() if now_ms - at >= KEEP_REMOVED_MS]
     for path in over:
-        (folder / path).unlink(missing_ok=True)
+        stored(folder, path).unlink(missing_ok=True)
         del state.removed[path]
     for partial in (folder / COMMITS).glob(f"*{PARTIAL}"):
         partial.unlink()
@@ -305,11 +325,24 @@ def _delete_summed_up(folder: Path) -> None:
     sync(commits)
 
 
-def _data_files(folder: Path) -> Iterator[Path]:
+def is_data(name: str) -> bool:
     """Only what a run of ours can have written: other files are left alone."""
+    return _DATA.fullmatch(name) is not None
+
+
+def shown_files(folder: Path) -> Iterator[Path]:
+    """What readers see that know nothing of commits."""
     for path in folder.glob("subject=*/day=*/*.parquet"):
-        if _DATA.fullmatch(path.name):
+        if is_data(path.name):
             yield path
+
+
+def _stored_files(folder: Path) -> set[str]:
+    files = folder / FILES
+    names = (
+        path.relative_to(files).as_posix() + _SUFFIX for path in files.glob("subject=*/day=*/*")
+    )
+    return {name for name in names if is_data(name.rpartition("/")[2])}
 
 
 def _range(pair: Any) -> Range:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from spark_connector.errors import clear_errors
+from spark_connector.pipelines.archive_format import stored
 from spark_connector.pipelines.archive_writer import file_of, read_files
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 def remove_needless(
     spark: SparkSession, folder: Path, state: State, leftovers: Sequence[str]
 ) -> list[str]:
-    """Gives what was deleted."""
+    """Gives what was deleted. They are in _files by now (`show_all`), and seen by no reader."""
     if not leftovers:
         return []
     needed = _with_rows_of_their_own(spark, folder, state, leftovers)
-    needless = [name for name in leftovers if folder / name not in needed]
+    needless = [name for name in leftovers if stored(folder, name) not in needed]
     for name in needless:
-        (folder / name).unlink()
+        stored(folder, name).unlink()
     return needless
 
 

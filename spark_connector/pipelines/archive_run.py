@@ -1,6 +1,6 @@
 """A run of `archive`: batch after batch, from where the archive ends to where the subjects end.
 
-    clean       loads the commits; ends here if some are lost
+    clean       loads the commits; ends here if some are lost; all readers see what they say
     begin       a subject that is new gets its first commit: where its archive begins
     catch_up    batches, until the ends of `begin` are reached; small files are put together
     finish      what runs before have left is deleted, if it is needless
@@ -33,9 +33,9 @@ from spark_connector.pipelines.archive_format import (
     leftovers,
     load,
     remove_replaced,
-    write_commit,
 )
 from spark_connector.pipelines.archive_leftovers import remove_needless
+from spark_connector.pipelines.archive_view import can_swap, commit_and_show, show_all
 from spark_connector.pipelines.archive_writer import as_archived, write_files
 from spark_connector.pipelines.summary import Progress, Summary, count, size
 from spark_connector.subjects import read_subject
@@ -65,6 +65,8 @@ class Archived:
     batches: int = 0
     messages: int = 0
     octets: int = 0
+    compacts: bool = True
+    """Whether the file system allows what a compaction needs."""
     replaced: int = 0
     leftovers: int = 0
     """Files of runs that broke off: deleted."""
@@ -81,6 +83,9 @@ class Archived:
             ("archived", f"{done}, in {self.batches:,} batches"),
             ("files", f"{self.files:,} in all, {self.replaced:,} small ones put together"),
         ]
+        if not self.compacts:
+            reason = "this file system cannot swap two folders in one step"
+            values.append(("not compacted", f"small files stay as they are: {reason}"))
         if self.leftovers:
             values.append(("removed", f"{count(self.leftovers, 'file')} of a run that broke off"))
         if self.kept:
@@ -116,7 +121,9 @@ class Run:
         self.batch = _first_batch(self.state.files.values(), self.names)
         self.leftovers = leftovers(self.folder, self.state)
         shutil.rmtree(self.folder / STAGING, ignore_errors=True)
+        show_all(self.folder, self.state, _now_ms())
         remove_replaced(self.folder, self.state, _now_ms())
+        self.done.compacts = can_swap(self.folder)
 
     def begin(self) -> Offsets:
         """Gives where the subjects end."""
@@ -127,7 +134,7 @@ class Run:
         if new:
             number = self.state.number + 1
             commit = Commit(number, _now_ms(), new, ids={name: ids[name] for name in new})
-            write_commit(self.folder, self.state, commit)
+            commit_and_show(self.folder, self.state, commit)
         return latest(self.bootstrap, self.names)
 
     def catch_up(self, ends: Offsets, file_bytes: int, progress: Progress) -> None:
@@ -195,7 +202,7 @@ class Run:
             return  # retention was quicker: `_starts` sees to it
         self._check_same(self.state.ids)
         gone = {name: [range_] for name, range_ in lost.items()}
-        write_commit(self.folder, self.state, Commit(number, _now_ms(), ranges, gone, files))
+        commit_and_show(self.folder, self.state, Commit(number, _now_ms(), ranges, gone, files))
         octets = sum(file.bytes for file in files)
         self.done.batches += 1
         self.done.messages += sum(file.rows for file in files)
@@ -228,6 +235,8 @@ class Run:
         return as_archived(messages)
 
     def _compact(self, file_bytes: int) -> None:
+        if not self.done.compacts:
+            return
         self.done.replaced += compact(self.spark, self.folder, self.state, file_bytes, _now_ms)
 
     def _check_same(self, known: Mapping[str, str]) -> None:

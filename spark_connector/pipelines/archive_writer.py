@@ -24,7 +24,13 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import functions as sql
 
 from spark_connector.errors import clear_errors
-from spark_connector.pipelines.archive_format import STAGING, ArchiveFile
+from spark_connector.pipelines.archive_format import (
+    FILES,
+    STAGING,
+    ArchiveFile,
+    found,
+    stored,
+)
 from spark_connector.pipelines.durable import sync
 
 if TYPE_CHECKING:
@@ -75,7 +81,7 @@ def as_archived(messages: DataFrame) -> DataFrame:
 
 
 def write_files(rows: DataFrame, folder: Path, number: int) -> list[ArchiveFile]:
-    """The files for commit `number`, in place and synced."""
+    """The files for commit `number`, where `read_files` finds them, and synced."""
     token = secrets.token_hex(4)
     staging = folder / STAGING / token
     staging.parent.mkdir(parents=True, exist_ok=True)
@@ -91,18 +97,29 @@ def write_files(rows: DataFrame, folder: Path, number: int) -> list[ArchiveFile]
         ]
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    folders = {(folder / file.path).parent for file in files}
-    for changed in [*folders, *{path.parent for path in folders}, folder]:
-        sync(changed)
+    folders = {stored(folder, file.path).parent for file in files}
+    for changed in [*folders, *{path.parent for path in folders}, folder / FILES, folder]:
+        if changed.exists():
+            sync(changed)
     return files
 
 
 def read_files(spark: SparkSession, folder: Path, names: Iterable[str]) -> DataFrame:
-    """What these files below the folder hold, and in the column `_metadata.file_path` which is which."""
-    paths = [_literally(folder / name) for name in names]
-    if not paths:
+    """What these files of the archive hold. Where none of them is of an earlier version, the column
+    `_metadata.file_path` says which is which."""
+    places = [found(folder, name) for name in names]
+    inside = [path for path in places if path.is_relative_to(folder / FILES)]
+    beside = [path for path in places if not path.is_relative_to(folder / FILES)]
+    if inside and beside:
+        return _read(spark, folder / FILES, inside).unionByName(_read(spark, folder, beside))
+    return _read(spark, folder, beside) if beside else _read(spark, folder / FILES, inside)
+
+
+def _read(spark: SparkSession, base: Path, paths: Iterable[Path]) -> DataFrame:
+    names = [_literally(path) for path in paths]
+    if not names:
         return spark.createDataFrame([], SCHEMA)
-    return spark.read.schema(SCHEMA).option("basePath", f"file://{folder}").parquet(*paths)
+    return spark.read.schema(SCHEMA).option("basePath", f"file://{base}").parquet(*names)
 
 
 def file_of(spark_path: str) -> Path:
@@ -115,11 +132,11 @@ def _literally(path: Path) -> str:
 
 
 def _facts(spark: SparkSession, staging: Path) -> dict[Path, tuple[int, int, int]]:
-    names = [path.name for path in staging.glob("subject=*")]
-    if not names:
+    folders = [*staging.glob("subject=*")]
+    if not folders:
         return {}
     by_file = (
-        read_files(spark, staging, names)
+        _read(spark, staging, folders)
         .groupBy("_metadata.file_path")
         .agg(
             sql.count("*").alias("rows"),
@@ -136,10 +153,10 @@ def _facts(spark: SparkSession, staging: Path) -> dict[Path, tuple[int, int, int
 def _place(
     folder: Path, staging: Path, path: Path, name: str, facts: tuple[int, int, int]
 ) -> ArchiveFile:
-    target = folder / path.relative_to(staging).parent / name
+    below = (path.relative_to(staging).parent / name).as_posix()
+    target = stored(folder, below)
     target.parent.mkdir(parents=True, exist_ok=True)
     sync(path)
     path.replace(target)
     rows, first, last = facts
-    below = target.relative_to(folder).as_posix()
     return ArchiveFile(below, rows, target.stat().st_size, first, last)

@@ -5,6 +5,8 @@ cut, the file is the old one or the new one. Every such file carries the version
 one of a newer version is refused with a line that says so, never guessed at. `write_new_json` is for
 files that are written once: it never takes the place of one that is there.
 
+`swap` lets two folders change places in one step, where the system can.
+
 `locked` is held by Spark's JVM, not by Python. A driver that is killed leaves its JVM behind for
 some moments, and with `local[…]` the JVM is also where tasks run and producers send. Who gets the lock
 therefore knows that all of them have ended. On a cluster executors are processes of their own, and
@@ -17,6 +19,8 @@ tells the runs of this process apart.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import threading
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
 LOCK_WAIT_SECONDS = 30.0
 LOCK_ASK_SECONDS = 0.1
 PARTIAL = ".partial"
+_HERE = -100
+_EXCHANGE = 2
+"""Of the systems' headers: AT_FDCWD; RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS."""
 _mine: set[str] = set()
 _guard = threading.Lock()
 
@@ -104,6 +111,22 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def swap(one: Path, other: Path) -> None:
+    """Each gets the other's name; nobody ever finds one of the names missing. An OSError where the
+    system or the file system cannot do that; then nothing has changed."""
+    names = os.fsencode(one), os.fsencode(other)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "renameat2"):  # Linux
+        failed = libc.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE)
+    elif hasattr(libc, "renamex_np"):  # macOS
+        failed = libc.renamex_np(*names, _EXCHANGE)
+    else:
+        raise OSError(errno.ENOSYS, "two folders cannot be swapped on this system")
+    if failed:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(one), None, str(other))
 
 
 @contextmanager

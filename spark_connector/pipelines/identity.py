@@ -3,10 +3,11 @@
 By `id`: the header `message-id` (or another one that is named); a message without it is known by
 its key; one without a key by its place. By `header` a message without the header is known by its
 place alone, by `key` the header is not looked at. The place is subject and offset, of the original
-where the message is a copy that tells its origin (copies.py).
+where the message is a copy that tells its origin (copies.py). By `offset` nothing else is looked at:
+for a subject and its own archive, where each message has its offset on both sides.
 
-A key may rightly come many times, an id or a place may not. So an identity begins with a letter:
-`i` for an id, `k` for a key, `p` for a place; the rest is the bytes as they are.
+A key may rightly come many times, an id, a place or an offset may not. So an identity begins with a
+letter: `i` for an id, `k` for a key, `p` for a place, `o` for an offset; the rest is the bytes as they are.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 
 ID_HEADER = "message-id"
 WAYS = ("id", "header", "key")
-_KINDS = {"i": "id", "k": "key", "p": "place"}
+OFFSET = "offset"
+_KINDS = {"i": "id", "k": "key", "p": "place", "o": "offset"}
 
 
 def identity(by: str = "id", id_header: str = ID_HEADER) -> Column:
     """Binary; of rows as Spark's Kafka source has them."""
+    if by == OFFSET:
+        return _marked("o", sql.col("offset").cast("string").cast("binary"))
     check_way(by)
     origin = sql.concat_ws("/", "topic", sql.col("offset").cast("string"))
     place = sql.coalesce(header_bytes(ORIGIN), origin.cast("binary"))
@@ -73,10 +77,10 @@ def header_bytes(name: str) -> Column:
 def add_identity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
-        choices=WAYS,
-        default="id",
+        choices=(*WAYS, OFFSET),
         help="what makes two messages the same: the id header, else the key (id); only the header; "
-        "only the key. A message with neither is known by its place",
+        "only the key; the offset. A message with no id or key is known by its place. Unless said: "
+        "offset for a subject and its archive, else id",
     )
     parser.add_argument(
         "--id-header", default=ID_HEADER, metavar="NAME", help=f"the id's header ({ID_HEADER})"

@@ -9,14 +9,17 @@ The left side is what should be; the right side, another subject or an archive, 
 |---|---|
 | missing | on the left, not on the right |
 | extra | on the right, not on the left |
-| doubled left, doubled right | beyond the first of its id on that side |
+| doubled right | more often on the right than on the left |
 | out of order | places where the right has a message before the one that it follows on the left |
+| doubled left | an id that the left has more than once, and the right less often: nothing is wrong |
 | expired | in the archive, deleted by the subject's retention: nothing is wrong |
 | not archived yet | in the subject, behind all that is archived: nothing is wrong |
 
-An id or a place comes once. A key may come any number of times (identity.py): then the first on the
-left is the first on the right, and so on; what the left has more often is missing, what the right has
-more often is doubled. Order is that of the whole subject, or only among messages of one key.
+A subject and its own archive are compared by offset, two subjects by id (identity.py), unless `by` says
+otherwise. Of what comes more than once the first on the left is the first on the right, and so on. What
+the right has more often is doubled. What the left has more often is missing if it is known by its key,
+which may rightly come any number of times; two messages with one id are one message that was
+sent twice, and once is enough. Order is that of the whole subject, or only among messages of one key.
 
 Each side is one subject, as it was at one moment (reconcile_sides.py), and is read once; one shuffle
 brings equal identities together. The driver gets counts and a few samples.
@@ -37,7 +40,9 @@ from spark_connector.offsets import check_subjects
 from spark_connector.pipelines.archive import archive_state
 from spark_connector.pipelines.identity import (
     ID_HEADER,
+    OFFSET,
     add_identity,
+    check_way,
     identity,
     identity_text,
     is_unique,
@@ -53,8 +58,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-WRONG = ("missing", "extra", "doubled left", "doubled right", "out of order")
-HARMLESS = ("matched", "expired", "not archived yet")
+WRONG = ("missing", "extra", "doubled right", "out of order")
+HARMLESS = ("matched", "doubled left", "expired", "not archived yet")
 ORDERS = ("subject", "key")
 SAMPLES = 5
 
@@ -82,7 +87,7 @@ def reconcile(
     left: Source,
     right: Source,
     *,
-    by: str = "id",
+    by: str | None = None,
     id_header: str = ID_HEADER,
     order: str = "subject",
     progress: Progress = SILENT,
@@ -90,8 +95,10 @@ def reconcile(
     if order not in ORDERS:
         raise ConnectorError(f"order is that of the {' or of the '.join(ORDERS)}, not {order!r}")
     progress(f"reconcile: reading {left} and {right}")
-    known = identity(by, id_header)
+    if by is not None and by != OFFSET:
+        check_way(by)
     first, second = fixed(left, right)
+    known = identity(by or (OFFSET if _of_one_subject(first, second) else "id"), id_header)
     with unchanged(first, second), clear_errors():
         sides = _side(first.read(spark), known, "l").unionByName(
             _side(second.read(spark), known, "r")
@@ -133,10 +140,15 @@ def _paired(sides: DataFrame) -> DataFrame:
 
 def _limits(left: Side, right: Side) -> tuple[int | None, int | None]:
     """Where the subject begins and its archive ends; None when that is not what is looked at."""
-    archived = right.source.archive is not None and left.source.archive is None
-    if not archived or left.subject != right.subject:
+    if right.source.archive is None or not _of_one_subject(left, right):
         return None, None
     return left.begin, right.end
+
+
+def _of_one_subject(left: Side, right: Side) -> bool:
+    """A subject and its own archive."""
+    one_archive = (left.source.archive is None) != (right.source.archive is None)
+    return one_archive and left.subject == right.subject
 
 
 def _ordered(paired: DataFrame, order: str) -> DataFrame:
@@ -155,21 +167,20 @@ def _judged(rows: DataFrame, expired: int | None, archived: int | None) -> DataF
     """A row for each thing that is to be said of a pair."""
     left, right = sql.col("l").isNotNull(), sql.col("r").isNotNull()
     unique, first = is_unique(sql.col("id")), sql.col("nth") == 1
-    counts = first | ~unique
-    extra = right & ~left & counts & (sql.col("in_left") == 0)
-    missing = left & ~right & counts
+    known_left = sql.col("in_left") > 0
+    extra = right & ~left & ~known_left & (first | ~unique)
+    missing = left & ~right & (first | ~unique)
     gone = extra & (sql.col("r") < expired) if expired is not None else sql.lit(False)
     behind = missing & (sql.col("l") >= archived) if archived is not None else sql.lit(False)
-    more_often = ~unique & right & ~left & (sql.col("in_left") > 0)
     verdicts = {
-        "matched": left & right & counts,
+        "matched": left & right,
         "missing": missing & ~behind,
         "not archived yet": behind,
         "extra": extra & ~gone,
         "expired": gone,
-        "doubled left": unique & left & ~first,
-        "doubled right": (unique & right & ~first) | more_often,
-        "out of order": left & right & counts & (sql.col("r") < sql.col("previous")),
+        "doubled left": unique & left & ~right & ~first,
+        "doubled right": right & ~left & (known_left | (unique & ~first)),
+        "out of order": left & right & (sql.col("r") < sql.col("previous")),
     }
     said = sql.array_compact(
         sql.array(*[sql.when(is_so, what) for what, is_so in verdicts.items()])

@@ -23,6 +23,8 @@ HOUR_MS = 3_600_000
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999: what is later is no time that anybody meant."""
 MOST_SLOTS = 96
+KEYS = "keys (about)"
+"""They are estimated: see Figures."""
 TABLE_HOURS = 48
 _SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800]
 _HOURS = [1, 2, 3, 6, 12, 24, 48, 168, 336, 672]
@@ -176,7 +178,7 @@ def timeless_text(report: Report) -> str:
 
 
 def _subjects_table(report: Report) -> Table:
-    heads = ["subject", "messages", "rate", "busiest", "volume", "p50", "largest", "keys"]
+    heads = ["subject", "messages", "rate", "busiest", "volume", "p50", "largest", KEYS]
     heads += ["silence", "delayed", "late p50", "p99", "max"]
     rows = []
     for subject in report.subjects:
@@ -194,7 +196,7 @@ def _subjects_table(report: Report) -> Table:
 
 
 def _hours_table(report: Report) -> Table:
-    heads = ["subject", "hour (UTC)", "messages", "rate", "volume", "p50", "largest", "keys"]
+    heads = ["subject", "hour (UTC)", "messages", "rate", "volume", "p50", "largest", KEYS]
     heads += ["silence", "delayed", "late p50", "p99", "max"]
     each = max(TABLE_HOURS // len(report.subjects), 3)
     rows = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_connector.pipelines.report_facts import (
     HOUR_MS,
+    KEYS,
     Report,
     SubjectFacts,
     clock,
@@ -140,7 +141,7 @@ def _cards(report: Report) -> str:
 
 def _overview(report: Report, axis: TimeAxis) -> str:
     heads = ["subject", "", "messages", "rate", "busiest second", "volume", "size p50"]
-    heads += ["largest", "keys", "longest silence"]
+    heads += ["largest", KEYS, "longest silence"]
     delayed = any(subject.total.delayed for subject in report.subjects)
     if delayed:
         heads += ["delayed", "late p99"]
@@ -246,7 +247,7 @@ def _silences(subject: SubjectFacts) -> str:
 
 
 def _hours(subject: SubjectFacts) -> str:
-    heads = ["hour", "messages", "rate", "volume", "size p50", "largest", "keys"]
+    heads = ["hour", "messages", "rate", "volume", "size p50", "largest", KEYS]
     heads += ["longest silence"]
     if subject.total.delayed:
         heads += ["delayed", "late p50", "late p99", "late max"]

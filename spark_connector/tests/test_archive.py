@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from spark_connector.errors import ConnectorError
+from spark_connector.offsets import matching
 from spark_connector.pipelines import archive_format, archive_run
 from spark_connector.pipelines.archive import archive, archive_state, read_archive
 from spark_connector.pipelines.replay import replay
@@ -81,10 +83,11 @@ def test_reader_sees_files_that_no_commit_has(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("spark_connector.pipelines.archive_run.write_commit", crash)
+        patch.setattr("spark_connector.pipelines.archive_view.write_commit", crash)
         with pytest.raises(KeyboardInterrupt):
             archive(spark, kumquat.bootstrap, "orders", tmp_path)
-    assert len([*tmp_path.glob("subject=*/day=*/*.parquet")]) == 2
+    assert len([*tmp_path.glob("_files/subject=*/day=*/*")]) == 2
+    assert len([*tmp_path.glob("subject=*/day=*/*.parquet")]) == 1
     assert len(archived(spark, tmp_path, "orders")) == 10
     (tmp_path / "subject=orders" / "mine.parquet").write_bytes(b"not of the archive")
     done = archive(spark, kumquat.bootstrap, "orders", tmp_path)
@@ -101,6 +104,7 @@ def test_small_files_pile_up_or_compaction_changes_what_is_read(
         assert archive(spark, kumquat.bootstrap, "orders", tmp_path).replaced == 0
     size = 2 * max(file.bytes for file in archive_state(tmp_path).files.values()) + 2
     produce(kumquat.bootstrap, "orders", [b"next day"], T0 + DAY_MS)
+    before = read_archive(spark, tmp_path, ["orders"])
     # Each of the three is below half of the wanted size, so it is two that take their place.
     assert archive(spark, kumquat.bootstrap, "orders", tmp_path, file_bytes=size).replaced == 3
     files = sorted(archive_state(tmp_path).files.values(), key=lambda file: file.first)
@@ -108,6 +112,31 @@ def test_small_files_pile_up_or_compaction_changes_what_is_read(
     assert (files[1].first, files[1].last) == (files[0].last + 1, 14)
     assert (files[2].rows, files[2].first) == (1, 15)
     assert archived(spark, tmp_path, "orders") == in_broker(kumquat, "orders")
+    plain = spark.read.parquet(str(tmp_path)).orderBy("offset").collect()
+    assert [row["offset"] for row in plain] == [*range(16)]
+    assert before.count() == 15
+
+
+def test_archive_of_an_earlier_version_is_lost_or_counted_twice(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    """It had all files in the folders that every reader sees, also those that were replaced."""
+    for _ in range(2):
+        produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(5)])
+        archive(spark, kumquat.bootstrap, "orders", tmp_path)
+    produce(kumquat.bootstrap, "orders", [b"next day"], T0 + DAY_MS)
+    assert archive(spark, kumquat.bootstrap, "orders", tmp_path).replaced == 2
+    for path in tmp_path.glob("_files/subject=*/day=*/*"):
+        shown = tmp_path / f"{path.relative_to(tmp_path / '_files')}.parquet"
+        path.replace(shown)
+    shutil.rmtree(tmp_path / "_files")
+    shutil.rmtree(tmp_path / "_replaced")
+    assert spark.read.parquet(str(tmp_path)).count() == 21
+    assert archived(spark, tmp_path, "orders") == in_broker(kumquat, "orders")
+    assert archive(spark, kumquat.bootstrap, "orders", tmp_path).batches == 0
+    assert spark.read.parquet(str(tmp_path)).count() == 11
+    assert archived(spark, tmp_path, "orders") == in_broker(kumquat, "orders")
+    assert len([*tmp_path.glob("_files/subject=*/day=*/*")]) == 4
 
 
 def test_first_batch_of_a_run_is_of_any_size(
@@ -176,6 +205,20 @@ def test_subject_made_anew_is_taken_for_the_old_one(
     produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(20)])
     with pytest.raises(ConnectorError, match="made anew"):
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
+
+
+def test_pattern_is_taken_for_a_name(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    for subject in ("shop-a", "shop-b", "other", "__internal"):
+        produce(kumquat.bootstrap, subject, [b"1"])
+    done = archive(spark, kumquat.bootstrap, ["shop-*", "shop-a"], tmp_path)
+    assert (done.subjects, done.messages) == (["shop-a", "shop-b"], 2)
+    with pytest.raises(
+        ConnectorError, match=r"no subject on .* matches ship-\*: there are .*other"
+    ):
+        archive(spark, kumquat.bootstrap, "ship-*", tmp_path)
+    assert matching(kumquat.bootstrap, ["*"]) == ["other", "shop-a", "shop-b"]
 
 
 def test_bad_input_is_one_line_and_leaves_nothing(

@@ -8,7 +8,9 @@ import os
 import secrets
 import shutil
 import tempfile
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -17,19 +19,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from spark_connector.errors import ConnectorError
-from spark_connector.pipelines import archive_format
+from spark_connector.pipelines import archive_format, archive_view
 from spark_connector.pipelines.archive_compaction import FEWEST, to_compact
 from spark_connector.pipelines.archive_format import (
     COMMITS,
+    FILES,
     KEEP_REMOVED_MS,
+    REPLACED,
     ArchiveFile,
     Commit,
     State,
+    found,
     leftovers,
     load,
     remove_replaced,
+    stored,
     write_commit,
 )
+from spark_connector.pipelines.archive_view import can_swap, commit_and_show, show_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DAY = "subject=orders/day=2026-11-16"
 
@@ -43,29 +53,48 @@ class Crash(BaseException):
 
 
 class Steps:
-    """Counts what changes the disk, and crashes before or after a chosen step."""
+    """Counts what changes the disk, looks at it before and after each, and crashes at a chosen one."""
 
-    def __init__(self, crash_at: int) -> None:
+    def __init__(self, crash_at: int, look: Callable[[], None]) -> None:
         self.left = crash_at
+        self.look = look
+
+    def __enter__(self) -> None:
+        self.patches = ExitStack()
+        for target, name in [
+            (os, "link"),
+            (Path, "replace"),
+            (Path, "rename"),
+            (Path, "unlink"),
+            (Path, "rmdir"),
+            (archive_view, "swap"),
+        ]:
+            self.patches.enter_context(self.wrap(target, name))
+
+    def __exit__(self, *_: object) -> None:
+        self.patches.close()
 
     def wrap(self, target: object, name: str) -> mock._patch[object]:
         real = getattr(target, name)
 
         def step(*arguments: object, **options: object) -> object:
-            self.left -= 1
-            if self.left == 0:
-                raise Crash
+            self.count()
             result = real(*arguments, **options)
-            self.left -= 1
-            if self.left == 0:
-                raise Crash
+            self.count()
             return result
 
         return mock.patch.object(target, name, step)
 
+    def count(self) -> None:
+        self.look()
+        self.left -= 1
+        if self.left == 0:
+            raise Crash
+
 
 class Archive(RuleBasedStateMachine):
-    """`truth` is what must be read: the offsets of whole commits, each once."""
+    """`truth` is what must be read: the offsets of whole commits, each once. By `read_archive`, which
+    goes by the commits, and by any other reader, which goes by what the folders show."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +107,7 @@ class Archive(RuleBasedStateMachine):
     def open(self) -> None:
         self.state = load(self.folder)
 
-    @rule(rows=st.integers(0, 5), crash_at=st.integers(1, 12))
+    @rule(rows=st.integers(0, 5), crash_at=st.integers(1, 24))
     def archive(self, rows: int, crash_at: int) -> None:
         start = self.state.next.get("orders", 0)
         number = self.state.number + 1
@@ -87,7 +116,7 @@ class Archive(RuleBasedStateMachine):
         commit = Commit(number, self.now, {"orders": (start, start + rows + 2)}, {}, files)
         self.commit(commit, crash_at, [*self.truth, *range(start, start + rows)])
 
-    @rule(crash_at=st.integers(1, 12))
+    @rule(crash_at=st.integers(1, 24))
     def compact(self, crash_at: int) -> None:
         old = list(self.state.files.values())
         if len(old) < 2:
@@ -103,8 +132,25 @@ class Archive(RuleBasedStateMachine):
         self.now += later
         self.state = load(self.folder)
         left = leftovers(self.folder, self.state)
+        show_all(self.folder, self.state, self.now)
         remove_replaced(self.folder, self.state, self.now)
         assert self.on_disk() == {*self.state.files, *self.state.removed, *left}
+        assert (self.folder / DAY / "mine.txt").exists() or not self.truth
+
+    @rule(swaps=st.booleans())
+    def was_written_by_an_earlier_version(self, swaps: bool) -> None:
+        """Which had one name for each file, in the folders that all see, also of the replaced ones."""
+        for path in self.on_disk():
+            if not (self.folder / path).exists():
+                (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+                stored(self.folder, path).rename(self.folder / path)
+        for name in (FILES, REPLACED):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        self.every_message_is_read_once_by_its_commit()
+        with (
+            nullcontext() if swaps else mock.patch.object(archive_view, "swap", side_effect=OSError)
+        ):
+            self.run_anew(0)
 
     @rule(count=st.integers(1, 3))
     def newest_commits_are_lost(self, count: int) -> None:
@@ -129,9 +175,13 @@ class Archive(RuleBasedStateMachine):
             path.write_bytes(content)
 
     @invariant()
-    def every_message_is_read_once(self) -> None:
+    def every_message_is_read_once_by_its_commit(self) -> None:
         state = load(self.folder)
         assert sorted(row for path in state.files for row in self.rows(path)) == self.truth
+
+    @invariant()
+    def every_message_is_read_once_by_others(self) -> None:
+        assert self.seen_by_others() == self.truth
 
     @invariant()
     def commits_are_put_together(self) -> None:
@@ -139,11 +189,16 @@ class Archive(RuleBasedStateMachine):
         assert len(commits) <= archive_format.SNAPSHOT_EVERY + 1
 
     def commit(self, commit: Commit, crash_at: int, after: list[int]) -> None:
-        steps = Steps(crash_at)
+        before = self.truth
+
+        def look() -> None:
+            assert self.seen_by_others() in (before, after)
+
         try:
-            with steps.wrap(os, "link"), steps.wrap(Path, "replace"), steps.wrap(Path, "unlink"):
-                write_commit(self.folder, self.state, commit)
+            with Steps(crash_at, look):
+                commit_and_show(self.folder, self.state, commit)
         except Crash:
+            look()
             self.run_anew(0)
             # That the commit has its name decides, and nothing else.
             if self.state.number < commit.number:
@@ -152,16 +207,28 @@ class Archive(RuleBasedStateMachine):
 
     def write(self, number: int, rows: list[int]) -> ArchiveFile:
         path = data_file(number)
-        (self.folder / DAY).mkdir(parents=True, exist_ok=True)
-        (self.folder / path).write_text(json.dumps(rows))
+        place = stored(self.folder, path)
+        for folder in (place.parent, self.folder / DAY):
+            folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / DAY / "mine.txt").write_text("of somebody")
+        place.write_text(json.dumps(rows))
         return ArchiveFile(path, len(rows), 100, min(rows), max(rows))
 
     def rows(self, path: str) -> list[int]:
-        return [int(row) for row in json.loads((self.folder / path).read_text())]
+        return [int(row) for row in json.loads(found(self.folder, path).read_text())]
+
+    def seen_by_others(self) -> list[int]:
+        files = self.folder.glob("**/*.parquet")
+        shown = [
+            path for path in files if not path.relative_to(self.folder).as_posix().startswith("_")
+        ]
+        return sorted(int(row) for path in shown for row in json.loads(path.read_text()))
 
     def on_disk(self) -> set[str]:
-        paths = self.folder.glob("subject=*/*/*.parquet")
-        return {path.relative_to(self.folder).as_posix() for path in paths}
+        shown = self.folder.glob("subject=*/*/*.parquet")
+        files = (self.folder / FILES).glob("subject=*/*/*")
+        stored = {f"{path.relative_to(self.folder / FILES).as_posix()}.parquet" for path in files}
+        return {path.relative_to(self.folder).as_posix() for path in shown} | stored
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -178,6 +245,37 @@ TestArchive = Archive.TestCase
 TestArchive.settings = settings(
     max_examples=40, stateful_step_count=20, deadline=None, derandomize=True
 )
+
+
+def test_reader_in_the_middle_of_listing_a_day_misses_files(tmp_path: Path) -> None:
+    """It has opened the folder, and has got a part of the names, when the files are put together."""
+    state = make_archive(tmp_path, 5)
+    show_all(tmp_path, state, 0)
+    names = sorted(Path(path).name for path in state.files)
+    whole = ArchiveFile(data_file(6), 5, 100, 0, 4)
+    stored(tmp_path, whole.path).write_text("all messages")
+    with os.scandir(tmp_path / DAY) as listing:
+        got = [next(listing).name]
+        commit_and_show(tmp_path, state, Commit(6, 0, add=[whole], remove=[*state.files]))
+        show_all(tmp_path, state, archive_view.KEEP_LISTED_MS - 1)
+        got += [entry.name for entry in listing]
+    assert sorted(got) == names
+    assert [path.name for path in (tmp_path / DAY).iterdir()] == [Path(whole.path).name]
+    show_all(tmp_path, state, archive_view.KEEP_LISTED_MS)
+    assert not any((tmp_path / REPLACED).iterdir())
+
+
+def test_file_system_without_links_or_swaps_shows_what_is_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = make_archive(tmp_path, 2)
+    monkeypatch.setattr(os, "link", mock.Mock(side_effect=PermissionError))
+    assert can_swap(tmp_path)
+    monkeypatch.setattr(archive_view, "swap", mock.Mock(side_effect=OSError))
+    assert not can_swap(tmp_path)
+    show_all(tmp_path, state, 0)
+    for path in state.files:
+        assert stored(tmp_path, path).read_text() == (tmp_path / path).read_text() == "a message"
 
 
 def test_missing_commit_is_skipped(tmp_path: Path) -> None:
@@ -265,8 +363,9 @@ def test_replaced_file_is_told_as_left_by_a_run_that_broke_off(tmp_path: Path) -
     for now, there in ((1000, True), (1000 + KEEP_REMOVED_MS, False)):
         state = load(tmp_path)
         assert leftovers(tmp_path, state) == []
+        show_all(tmp_path, state, now)
         remove_replaced(tmp_path, state, now)
-        assert [(tmp_path / path).exists() for path in old] == [there, there]
+        assert [stored(tmp_path, path).exists() for path in old] == [there, there]
     assert leftovers(tmp_path, load(tmp_path)) == []
 
 

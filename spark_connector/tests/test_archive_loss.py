@@ -220,14 +220,14 @@ def test_files_of_lost_commits_are_deleted_as_left_over(
     for _ in range(2):
         produce(kumquat.bootstrap, "orders", numbers(5))
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
-    files = sorted(tmp_path.glob("subject=*/day=*/*.parquet"))
+    files = sorted(tmp_path.glob("_files/subject=*/day=*/*"))
     commits = sorted((tmp_path / COMMITS).iterdir())
     delete_up_to(kumquat, "orders", 8)
     kept = commits[-1].read_text()
     commits[-1].unlink()
     with pytest.raises(ConnectorError, match=r"offsets 5 to 7.*whose commit is lost"):
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
-    assert sorted(tmp_path.glob("subject=*/day=*/*.parquet")) == files
+    assert sorted(tmp_path.glob("_files/subject=*/day=*/*")) == files
     commits[-1].write_text(kept)
     assert archive(spark, kumquat.bootstrap, "orders", tmp_path).batches == 0
     assert offsets(spark, tmp_path, "orders") == [*range(10)]

@@ -78,6 +78,27 @@ def test_every_fault_is_found_once(
     assert "id m99" in summary(found, "left and right").text()
 
 
+def test_source_with_duplicates_is_a_difference(
+    spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer, tmp_path: Path
+) -> None:
+    """Its archive has each of them, a copy may have them once: both are as they should be."""
+    for subject in ("left", "once"):
+        for n in [1, 2, 2, 3] if subject == "left" else [1, 2, 3]:
+            headers = [("message-id", b"m%d" % n), ("kumquat-origin", b"else/%d" % n)]
+            producer.send(subject, b"v", key=b"k", headers=headers)
+    producer.flush()
+    left = Source(kumquat.bootstrap, ["left"])
+    archive(spark, kumquat.bootstrap, "left", tmp_path)
+    own = reconcile(spark, left, Source("", ["left"], tmp_path))
+    assert (faults(own), own.ok) == ({"matched": 4}, True)
+    by_id = reconcile(spark, left, Source("", ["left"], tmp_path), by="id")
+    assert (faults(by_id), by_id.ok) == ({"matched": 4}, True)
+    once = reconcile(spark, left, Source(kumquat.bootstrap, ["once"]))
+    assert (faults(once), once.ok) == ({"matched": 3, "doubled left": 1}, True)
+    back = reconcile(spark, Source(kumquat.bootstrap, ["once"]), left)
+    assert (faults(back), back.ok) == ({"matched": 3, "doubled right": 1}, False)
+
+
 def test_keys_that_come_often_are_taken_for_doubles(
     spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer
 ) -> None:

@@ -19,6 +19,7 @@ from spark_connector import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import Any
 
@@ -30,7 +31,7 @@ T0 = 1_900_000_000_000
 ORDER = StructType().add("id", LongType()).add("customer", StringType())
 
 
-def produce(kumquat: TestBroker, subject: str, values: list[bytes], **more: Any) -> None:
+def produce(kumquat: TestBroker, subject: str, values: Sequence[bytes | None], **more: Any) -> None:
     producer = KafkaProducer(bootstrap_servers=kumquat.bootstrap)
     for number, value in enumerate(values):
         producer.send(subject, value, timestamp_ms=T0 + number, **more)
@@ -149,6 +150,30 @@ def test_stream_is_copied_once_over_two_runs(
     assert sorted(int(each.value) for each in consume(kumquat, "to")) == list(range(100))
 
 
+def test_value_that_does_not_fit_the_schema_always_ends_the_job(
+    spark: SparkSession, kumquat: TestBroker
+) -> None:
+    values = [b'{"n": 1}', b"no json", b'{"n": "one"}', None, b'{"n": 2}']
+    produce(kumquat, "mixed", values, key=b"k")
+
+    def read(on_bad: str) -> list[Any]:
+        rows = read_subject(spark, kumquat.bootstrap, "mixed", json="n LONG", on_bad=on_bad)
+        chosen = ["offset", "value", *[name for name in rows.columns if name == "_corrupt_record"]]
+        found = rows.select(*chosen).orderBy("offset").collect()
+        return [(row[0], row[1] and row[1].asDict(), *row[2:]) for row in found]
+
+    assert read("PERMISSIVE") == [
+        (0, {"n": 1}, None),
+        (1, None, "no json"),
+        (2, None, '{"n": "one"}'),
+        (3, None, None),
+        (4, {"n": 2}, None),
+    ]
+    assert read("dropmalformed") == [(0, {"n": 1}), (3, None), (4, {"n": 2})]
+    with pytest.raises(ConnectorError), clear_errors():
+        read("FAILFAST")
+
+
 def test_bad_wishes_are_one_line(spark: SparkSession, kumquat: TestBroker) -> None:
     produce(kumquat, "orders", [b"1"])
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -160,6 +185,12 @@ def test_bad_wishes_are_one_line(spark: SparkSession, kumquat: TestBroker) -> No
         ({"subjects": "orders", "tasks": 0}, "tasks is at least 1"),
         ({"subjects": "orders", "headers_as_columns": ["offset"]}, "would hide a column"),
         ({"subjects": "orders", "json": "id LONG LONG"}, "LONG"),
+        ({"subjects": "order*"}, r"order\* is a pattern"),
+        ({"subjects": "orders", "json": "id LONG", "on_bad": "skip"}, "on_bad is FAILFAST, PERM"),
+        (
+            {"subjects": "orders", "json": "_corrupt_record STRING", "on_bad": "permissive"},
+            "without _corrupt_record",
+        ),
     ]
     for wish, line in wrong:
         with pytest.raises(ConnectorError, match=line) as caught:
