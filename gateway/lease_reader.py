@@ -6,7 +6,9 @@ kept, since the next one most likely begins there; a bounded number of bytes of 
 first.
 
 Messages that retention took in the meantime, or that are damaged on disk, are told of and skipped: the
-client sees a gap, as in a compacted topic. What does not fit the size limit is left for the next Fetch.
+client sees a gap, as in a compacted topic. What the disk does not give for now (StorageError) is neither:
+it stays leased, and is read when it is asked for again. What does not fit the size limit is left for the
+next Fetch.
 
 A batch may have holes, where messages for later stood. Those in front of a message are acked with it. Those
 behind the last one that was read are told of (`holes`): no client would ever ack them.
@@ -122,12 +124,8 @@ class LeaseReader:
             return subject.earliest
         if at >= subject.high_watermark:
             return at
-        try:
-            return (await self.log.bounds(subject, at))[1]
-        except OffsetOutOfRange:  # deleted meanwhile
-            return max(at, subject.earliest)
-        except CorruptMessage:
-            return subject.high_watermark
+        behind = (await self.log.bounds(subject, at))[1]
+        return min(behind, subject.high_watermark)
 
     # --- batches of which a part was given -------------------------------------------------------
 

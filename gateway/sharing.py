@@ -9,8 +9,10 @@ rejoin.
 Who finds nothing waits at the *counter* of its group and subject (counter.py), which hands out by itself
 when there is news, and wakes only whom it has given something.
 
-Retention may overtake a group, and a disk may rot. What is gone is skipped, counted and said loudly; nobody
-gets an error for it. Plain offsets do not come here: a member that reads at one reads, and takes no lease.
+Retention may overtake a group, and a disk may rot. What is gone is skipped, counted and said loudly;
+nobody gets an error for it. What cannot be read for now (StorageError) is not gone: nothing is written,
+the member gets nothing after its wait, and finds the same leases when it asks again. Plain offsets do not
+come here: a member that reads at one reads, and takes no lease.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from core.delivery.engine import leases_from, owns
 from core.delivery.policy import Policies, waiting
 from core.delivery.progress import pull_offset, split_offset
 from core.errors import KumquatError, StorageError, WouldBlock
+from core.logs.complaints import Complaints
 from gateway.counter import Counter, Waiter
 from gateway.lease_reader import UNREADABLE, LeaseReader, Loading
 
@@ -82,6 +85,7 @@ class Sharing:
         self.hand_outs = self.messages = self.expired = self.rebalances = 0
         self._served_again = self._fenced = self._lost = 0
         self._failing = False
+        self._complaints = Complaints(logger)
         actions.observers.append(self._observe)
         coordinator.on_resumed(self._resume)
 
@@ -117,17 +121,21 @@ class Sharing:
         return self._nothing(group, log, subject, offset, limit)
 
     async def _finish(self, loading: Loading, group: Group, owner: tuple[Group, PullLog]) -> bool:
-        """Read on with the help of threads; False when the pull log was taken away meanwhile."""
+        """Read on with the help of threads; False when there is nothing to give: the pull log was taken
+        away meanwhile, or the disk cannot be read for now."""
         subject = loading.subject
+        failed = False
         try:
             await self.reader.finish(loading)
         except KumquatError as error:
-            logger.error("group %s cannot read %s: %s", group.name, subject.name, error)
+            failed = True
+            text = f"group {group.name} cannot read {subject.name} for now: {error}"
+            self._complaints.error((group.id, subject.id), text)
         if self._groups.slots.get(subject.id, NO_SLOTS).get(owner[1].slot) is not owner:
             return False
         if loading.lost:
             self._lose(group, subject, loading.lost)
-        return True
+        return loading.size > 0 or not failed
 
     def _nothing(
         self, group: Group, log: PullLog, subject: Subject, offset: int, limit: int

@@ -45,6 +45,8 @@ Callback = Callable[[KumquatError | None], None]
 SEGMENT_BYTES = 16 << 20
 """A start reads one segment, in about a second."""
 RESERVE_BYTES = 4 << 20
+ROLL_RETRY_MS = 1_000
+"""How long a segment that could not be begun is not tried again."""
 _OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SLOTS, kinds.STOPPED}
 _SUBJECTS_A_FRAME = 500
 
@@ -74,7 +76,9 @@ class ActionLog:
         self._reserved = 0
         self._failing = False
         self._rolled: list[tuple[int, int]] = []
+        self._folder = files.open_dir(directory)
         self._directory_dirty = False
+        self._no_roll_before = 0
         self._job: ActionSyncJob | None = None
         self._waiting: deque[tuple[int, Callback]] = deque()
         self._pulled = self._pulled_syncing = 0
@@ -97,8 +101,7 @@ class ActionLog:
         """Go on behind `end`, all below which is synced; in a new segment if there is none, or `anew`."""
         self.segments = segments
         self.synced_end = self.written_end = end
-        with suppress(OSError):
-            self._synced_file = self.files.open(self.directory / SYNCED_NAME, create=True)
+        self._synced_file = self.files.open(self.directory / SYNCED_NAME, create=True)
         if anew or not segments:
             self.roll()
             return
@@ -114,7 +117,7 @@ class ActionLog:
                 self.append([(kinds.STOPPED,)])
                 self.sync()
                 self.files.truncate(self._fd, self.active.end - self.active.base)
-        for fd in [fd for fd, _ in self._rolled] + [self._fd, self._synced_file]:
+        for fd in [fd for fd, _ in self._rolled] + [self._fd, self._synced_file, self._folder]:
             if fd is not None and fd >= 0:
                 with suppress(OSError):
                     self.files.close(fd)
@@ -218,12 +221,14 @@ class ActionLog:
             self.written_end - active.snapshot_end < self._segment_bytes
             or not active.snapshot_complete
             or self.synced_end < active.snapshot_end
+            or self._now_ms() < self._no_roll_before
         ):
             return
         try:
             self.roll()
         except OSError as error:
             log.error("no new segment: %s; going on in %s", error, active.path)
+            self._no_roll_before = self._now_ms() + ROLL_RETRY_MS
 
     def roll(self) -> None:
         """Begin a new segment. OSError leaves all as it was: its name is given to the file last, so that
@@ -308,14 +313,14 @@ class ActionLog:
         """What is to be synced now; None when all is, when a sync runs, or when the log is fenced."""
         if self._job is not None or self.fenced is not None or not self.unsynced_bytes:
             return None
-        directory = self.directory if self._directory_dirty else None
+        folder = self._folder if self._directory_dirty else None
         self._job = ActionSyncJob(
             self.files,
             self.written_end,
             self._pulled,
             self._rolled,
             self._fd,
-            directory,
+            folder,
             self._synced_file,
         )
         self._pulled_syncing, self._pulled = self._pulled, 0

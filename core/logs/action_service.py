@@ -52,7 +52,7 @@ class ActionService:
         self.groups: Groups = action_log.groups
         self.observers: list[Callable[[Sequence[Action]], None]] = []
         """Called with actions that were just applied; they must not raise, nor append."""
-        self._flusher: Flusher[ActionSyncJob] = Flusher(action_log.files)
+        self._flusher: Flusher[ActionSyncJob] = Flusher()
         self._chores = trio.Event()
         self._syncs = self._appends = 0
 

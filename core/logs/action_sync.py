@@ -1,8 +1,8 @@
 """One round of group commit of the action log: the part that blocks, made to run beside the loop.
 
 First the data of segments that were rolled since the last round, then that of the active one, then the
-folder if a file is new in it: only then is anything answered for. What comes after that (giving back room,
-the note of how far all is synced) may fail without harm.
+folder if a file is new in it (nothing is opened, as in sync.py): only then is anything answered for. What
+comes after that (giving back room, the note of how far all is synced) may fail without harm.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ActionSyncJob:
         pulled: int,
         rolled: list[tuple[int, int]],
         active: int,
-        directory: Path | None,
+        folder: int | None,
         synced_file: int | None,
     ) -> None:
         self.target = target
@@ -47,7 +47,7 @@ class ActionSyncJob:
         self._files = files
         self._rolled = rolled
         self._active = active
-        self._directory = directory
+        self._folder = folder
         self._synced_file = synced_file
 
     def run(self) -> None:
@@ -56,18 +56,13 @@ class ActionSyncJob:
         for fd, _ in self._rolled:
             files.fdatasync(fd)
         files.fdatasync(self._active)
-        if self._directory is not None:
-            files.fsync_dir(self._directory)
+        if self._folder is not None:
+            files.fsync_dir(self._folder)
         for fd, size in self._rolled:
             with suppress(OSError):
                 files.truncate(fd, size)
-            files.close(fd)
-        self.synced()
-
-    def only_sync(self) -> int | None:
-        return None if self._rolled or self._directory is not None else self._active
-
-    def synced(self) -> None:
+            with suppress(OSError):
+                files.close(fd)
         if self._synced_file is not None:
             with suppress(OSError):
                 self._files.pwritev(self._synced_file, [pack_synced(self.target)], 0)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ assert _HEAD_SIZE == 24
 ROW = struct.Struct(">qqIIIB3x")
 assert ROW.size == 32
 PREAMBLE_COMPLETE = 1
+_MOST_UNWRITTEN = 1 << 20
 
 
 class Row(NamedTuple):
@@ -112,7 +114,8 @@ def load(files: Files, path: Path) -> Checkpoint:
 
 
 class CheckpointWriter:
-    """Appends chunks. It may fail without harm: then some frames have no row."""
+    """Appends chunks. It may fail without harm: what could not be written is tried again with the next
+    chunk, and only what a crash takes by then has no row."""
 
     def __init__(self, files: Files, path: Path, size: int) -> None:
         self._files = files
@@ -120,8 +123,10 @@ class CheckpointWriter:
         self._size = size
         self._fd: int | None = None
         self._warned = False
+        self._unwritten = b""
 
     def append(self, rows: bytes, synced_end: int, preamble_complete: bool) -> None:
+        rows = self._unwritten + rows
         chunk = pack_chunk(rows, synced_end, preamble_complete)
         try:
             if self._fd is None:
@@ -132,10 +137,13 @@ class CheckpointWriter:
             if not self._warned:
                 log.warning("the checkpoint %s cannot be written: %s", self._path, error)
             self._warned = True
+            self._unwritten = rows if len(rows) <= _MOST_UNWRITTEN else b""
             return
         self._size += len(chunk)
+        self._unwritten, self._warned = b"", False
 
     def close(self) -> None:
         if self._fd is not None:
-            self._files.close(self._fd)
+            with suppress(OSError):
+                self._files.close(self._fd)
             self._fd = None

@@ -6,7 +6,7 @@ being written, runs out of room and fails to sync. What the logs may rely on is 
 here, once:
 
 - All calls are synchronous. `fdatasync`, `fsync_dir` and a cold `pread` take as long as the disk
-  does: call them off the event loop, or ask for a `kernel_sync`. Handles are small ints; any
+  does: call them off the event loop. Handles are small ints; any
   thread may use one, and a sync may run in one thread while another writes. What is written while
   a sync runs is not covered by it.
 - `pwritev` writes everything or raises `OSError`. After an error nobody knows how much of it
@@ -33,8 +33,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
-
-from core.logs.kernel_sync import KernelSync
 
 Buffer = bytes | bytearray | memoryview
 
@@ -74,10 +72,12 @@ class Files(Protocol):
 
     def fdatasync(self, fd: int) -> None: ...
 
-    def kernel_sync(self) -> KernelSync | None:
-        """What does the same without blocking; None: there is no such thing."""
+    def open_dir(self, path: Path) -> int:
+        """A handle on a directory, for `fsync_dir`: who syncs often holds one, and then needs no new
+        descriptor for it."""
 
-    def fsync_dir(self, path: Path) -> None: ...
+    def fsync_dir(self, directory: Path | int) -> None:
+        """Of a directory by its name, or by a handle."""
 
     def reserve(self, fd: int, offset: int, size: int) -> None: ...
 
@@ -169,11 +169,14 @@ class RealFiles:
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)
 
-    def kernel_sync(self) -> KernelSync | None:
-        return KernelSync.open()
+    def open_dir(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
-    def fsync_dir(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    def fsync_dir(self, directory: Path | int) -> None:
+        if isinstance(directory, int):
+            os.fsync(directory)
+            return
+        fd = self.open_dir(directory)
         try:
             os.fsync(fd)
         finally:

@@ -10,9 +10,10 @@ One file a segment, whatever the number of subjects. Numbers are int64 in the ma
               their CRC-32C
     entries   base sequence, position, batch length, highest timestamp; grouped by subject
 
-A row is there for every live subject, also for one that has no batch in this segment: so the segment
-that holds a sequence is found by bisection over segments.
-A file that is missing, cut or damaged is told by its checksums and made anew from its segment.
+A row is there for every live subject, also for one that has no batch in this segment: so the segment that
+holds a sequence is found by bisection over segments. A file that is missing, cut or damaged is told by
+its checksums and made anew from its segment. One that cannot be opened or read for another reason (no
+descriptors, no memory) is not damaged: that is a StorageError, and passes.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from typing import NamedTuple, TypeVar
 
 from crc32c import crc32c
 
-from core.errors import WouldBlock
+from core.errors import StorageError, WouldBlock
 from core.logs.files import Files, write_file_atomically
 from core.logs.segment import OpenFiles, Segment
 from core.logs.subject import ENTRY
+from core.logs.unreadable import is_damage, read_patiently
 
 _MAGIC = int.from_bytes(b"KUMQIDX1", "little")
 _HEAD_NUMBERS = 8
@@ -130,12 +132,20 @@ def parse_head(data: bytes, base: int, size: int) -> Head:
 def load_head(files: Files, segment: Segment) -> Head:
     try:
         fd = files.open(segment.index_path, readonly=True)
+        try:
+            size = files.size(fd)
+            head = read_patiently(files, fd, min(size, HEAD_SIZE), 0)
+        finally:
+            files.close(fd)
     except OSError as error:
-        raise IndexDamaged(str(error)) from error
-    try:
-        return parse_head(files.pread(fd, HEAD_SIZE, 0), segment.base, files.size(fd))
-    finally:
-        files.close(fd)
+        raise _not_read(segment, error) from error
+    return parse_head(head, segment.base, size)
+
+
+def _not_read(segment: Segment, error: OSError) -> IndexDamaged | StorageError:
+    if isinstance(error, FileNotFoundError) or is_damage(error):
+        return IndexDamaged(str(error))
+    return StorageError(f"{segment.index_path} cannot be read for now: {error}")
 
 
 class Indexes:
@@ -177,10 +187,12 @@ class Indexes:
         files = self._open_files.files
         try:
             with self._open_files.pinned(segment.index_path) as fd:
-                head = parse_head(files.pread(fd, HEAD_SIZE, 0), segment.base, files.size(fd))
-                data = files.pread(fd, head.rows * _ROW_SIZE, HEAD_SIZE)
+                size = files.size(fd)
+                first = read_patiently(files, fd, min(size, HEAD_SIZE), 0)
+                head = parse_head(first, segment.base, size)
+                data = read_patiently(files, fd, head.rows * _ROW_SIZE, HEAD_SIZE)
         except OSError as error:
-            raise IndexDamaged(str(error)) from error
+            raise _not_read(segment, error) from error
         if crc32c(data) != head.rows_crc:
             raise IndexDamaged(f"expected rows CRC {head.rows_crc:#x}, found {crc32c(data):#x}")
         return Rows(memoryview(data).cast("q"))
@@ -189,11 +201,10 @@ class Indexes:
         start = HEAD_SIZE + len(self.rows(segment, nowait=False)) * _ROW_SIZE
         try:
             with self._open_files.pinned(segment.index_path) as fd:
-                data = self._open_files.files.pread(
-                    fd, row.entries * ENTRY_SIZE, start + row.first_entry * ENTRY_SIZE
-                )
+                size, at = row.entries * ENTRY_SIZE, start + row.first_entry * ENTRY_SIZE
+                data = read_patiently(self._open_files.files, fd, size, at)
         except OSError as error:
-            raise IndexDamaged(str(error)) from error
+            raise _not_read(segment, error) from error
         if crc32c(data) != row.entries_crc:
             raise IndexDamaged(
                 f"subject {row.subject_id}: expected entries CRC {row.entries_crc:#x}, "

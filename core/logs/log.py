@@ -80,6 +80,7 @@ class MessageLog:
         self._checkpoint: CheckpointWriter | None = None
         self._rolled: list[tuple[Segment, CheckpointWriter | None, bytes]] = []
         """Segments that were rolled since the last sync began."""
+        self._folder = self.files.open_dir(state.directory)
         self._directory_dirty = False
         self._preamble: list[Subject] | None = None
         """The subjects whose state the active segment is to hold; None when it is complete."""
@@ -241,7 +242,7 @@ class MessageLog:
         self.open_files.forget(new.path)
         try:
             self.files.unlink(new.path)
-            self.files.fsync_dir(self.state.directory)
+            self.files.fsync_dir(self._folder)
         except OSError as error:
             self._fence(error)
 
@@ -309,6 +310,8 @@ class MessageLog:
         if self._checkpoint is not None:
             self._checkpoint.close()
         self.open_files.close()
+        with suppress(OSError):
+            self.files.close(self._folder)
 
     # --- syncing -------------------------------------------------------------------------------
 
@@ -327,7 +330,7 @@ class MessageLog:
             self.written_end,
             rolled=self._rolled,
             active=self._writer.fd,
-            directory=self.state.directory if self._directory_dirty else None,
+            folder=self._folder if self._directory_dirty else None,
             checkpoint=self._checkpoint,
             rows=bytes(self._writer.rows),
             preamble_complete=active.preamble_complete,

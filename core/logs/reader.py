@@ -6,8 +6,11 @@ segment, in memory for a segment whose index is being written, else by bisection
 checked against its index entry and its CRC before it is given out. With `nowait` both only use what is
 in memory and raise WouldBlock when that is not enough; without, they may run in any thread.
 
-A batch that fails its check, or an entry that stands for lost sequences, raises CorruptMessage for that
-subject and range. It is never skipped.
+A batch that fails its check twice, or an entry that stands for lost sequences, raises CorruptMessage for
+that subject and range. It is never skipped. That is a verdict on the data, and groups that share give
+such messages up; so nothing but bytes that were read may lead to it. When a file cannot be opened or read
+(no descriptors, no memory, an error of the device), that is a StorageError: whoever asked asks again.
+With `nowait` nothing is concluded at all: the thread that is asked instead looks for itself.
 """
 
 from __future__ import annotations
@@ -20,12 +23,12 @@ from typing import NamedTuple, TypeAlias
 
 from core.errors import (
     CorruptMessage,
-    KumquatError,
     OffsetOutOfRange,
     StorageError,
     WouldBlock,
 )
 from core.logs.buffers import Buffers
+from core.logs.complaints import Complaints
 from core.logs.format import HEADER_SIZE
 from core.logs.index import IndexDamaged, Indexes, Row, Rows
 from core.logs.log import MessageLog
@@ -34,6 +37,7 @@ from core.logs.segment import Segment
 from core.logs.state import LOST
 from core.logs.subject import ENTRY, Subject
 from core.logs.tail import Batch
+from core.logs.unreadable import is_damage
 from core.records import Record, damage, records_of
 
 log = logging.getLogger("kumquat.log")
@@ -68,6 +72,8 @@ class Reader:
         self._buffers = Buffers()
         self.indexes = Indexes(message_log.open_files)
         self.corrupt_reads = 0
+        self.failed_reads = 0
+        self._complaints = Complaints(log)
 
     # --- by sequence ---------------------------------------------------------------------------
 
@@ -99,8 +105,13 @@ class Reader:
         return self._load(subject, places, nowait)
 
     def bounds(self, subject: Subject, sequence: int, *, nowait: bool) -> tuple[int, int]:
-        """Where the batch that holds a sequence begins and ends, whether or not it can be read."""
-        entries, i = self._locate(subject, sequence, nowait)
+        """Where the batch that holds a sequence begins and ends, whether or not it can be read. Where no
+        batch holds it: itself, and where the next one begins."""
+        entries, i = self._find(subject, sequence, nowait)
+        if i < 0:
+            if nowait:
+                raise WouldBlock
+            return sequence, self._next_base(subject, sequence)
         base, following = entries[i * ENTRY], (i + 1) * ENTRY
         if following < len(entries):
             return base, entries[following]
@@ -115,18 +126,34 @@ class Reader:
 
     def _locate(self, subject: Subject, sequence: int, nowait: bool) -> tuple[Entries, int]:
         """The entries that hold a sequence, and which of them does."""
+        entries, i = self._find(subject, sequence, nowait)
+        if i < 0:
+            if nowait:
+                raise WouldBlock
+            if sequence < subject.earliest:
+                raise self._gone(subject, sequence)
+            why = "the segment that held it is gone or damaged"
+            raise self._lost(subject, sequence, self._next_base(subject, sequence), why)
+        return entries, i
+
+    def _find(self, subject: Subject, sequence: int, nowait: bool) -> tuple[Entries, int]:
+        """As `_locate`; -1 when no batch holds it."""
         entries = self._entries_in_memory(subject, sequence)
         if entries is None:
             entries = self._entries_on_disk(subject, sequence, nowait)
         if not entries:
-            raise self._nowhere(subject, sequence, "the segment that held it is damaged")
+            return entries, -1
         last = len(entries) // ENTRY - 1
         if sequence >= entries[last * ENTRY]:
             return entries, last
-        i = bisect_right(range(last), sequence, key=lambda k: entries[k * ENTRY]) - 1
-        if i < 0:
-            raise self._nowhere(subject, sequence, "no batch holds it")
-        return entries, i
+        return entries, bisect_right(range(last), sequence, key=lambda k: entries[k * ENTRY]) - 1
+
+    def _next_base(self, subject: Subject, sequence: int) -> int:
+        """Blocks: where the first batch behind a sequence begins that no batch holds."""
+        for entries in self._entries_since(subject, -1):
+            if entries[len(entries) - ENTRY] > sequence:
+                return next(base for base in entries[::ENTRY] if base > sequence)
+        return subject.next_sequence
 
     def _entries_in_memory(self, subject: Subject, sequence: int) -> Entries | None:
         entries = subject.entries
@@ -151,7 +178,7 @@ class Reader:
         i = bisect_right(range(len(segments)), sequence, key=next_sequence)
         row = self.rows(segments[i], nowait=nowait).find(subject.id) if i < len(segments) else None
         if row is None or not row.entries:
-            raise self._nowhere(subject, sequence, "the segment that held it is gone or damaged")
+            return array("q")
         return self._entries(segments[i], row, nowait)
 
     # --- indexes -------------------------------------------------------------------------------
@@ -223,18 +250,7 @@ class Reader:
         segment = self._log.state.segment_of(first.position)
         if first.position < segment.base:
             raise self._gone(subject, first.base)
-        try:
-            with self._open_files.pinned(segment.path) as fd:
-                size = self._files.preadv_into(fd, buffer, start - segment.base, nowait=nowait)
-                if not nowait and size >= _BULK:
-                    ahead = min(_AHEAD * size, _MOST_AHEAD)
-                    self._files.expect(fd, start - segment.base + size, ahead)
-        except BlockingIOError:
-            raise WouldBlock from None
-        except OSError as error:
-            if first.position < self._log.state.segments[0].base:
-                raise self._gone(subject, first.base) from error
-            raise self._lost(subject, first.base, f"{segment.path}: {error}") from error
+        size = self._fill(subject, first, segment, buffer, nowait)
         if size < len(buffer):
             if nowait:
                 raise WouldBlock
@@ -243,32 +259,72 @@ class Reader:
         for place in places:
             at = place.position + HEADER_SIZE - start
             batch = buffer[at : at + place.length]
-            bad = damage(batch, place.base)
-            if bad is not None:
+            if damage(batch, place.base) is not None:
                 if found or before:
                     break
-                raise self._lost(
-                    subject,
-                    place.base,
-                    f"{segment.path}, position {place.position}: {bad}",
-                )
+                batch = self._read_again(subject, place, segment, nowait)
             # A view would keep all that was read along for as long as the client takes its answer.
             found.append(bytes(batch) if sparse else batch)
         return found
 
-    def _nowhere(self, subject: Subject, sequence: int, why: str) -> KumquatError:
-        """No place was found for a sequence that was there when the read began."""
-        if sequence < subject.earliest:
-            return self._gone(subject, sequence)
-        return self._lost(subject, sequence, why)
+    def _fill(
+        self, subject: Subject, first: Place, segment: Segment, buffer: memoryview, nowait: bool
+    ) -> int:
+        """Read into the buffer from where the first batch lies; how many bytes there were."""
+        at = first.position + HEADER_SIZE - segment.base
+        try:
+            with self._open_files.pinned(segment.path) as fd:
+                size = self._files.preadv_into(fd, buffer, at, nowait=nowait)
+                if not nowait and size >= _BULK:
+                    self._files.expect(fd, at + size, min(_AHEAD * size, _MOST_AHEAD))
+        except OSError as error:
+            if nowait:
+                raise WouldBlock from error
+            if first.position < self._log.state.segments[0].base:
+                raise self._gone(subject, first.base) from error
+            raise self._failed(subject, first, segment, error) from error
+        return size
+
+    def _read_again(
+        self, subject: Subject, place: Place, segment: Segment, nowait: bool
+    ) -> memoryview:
+        """A batch whose bytes were wrong when they were read among others, by itself."""
+        if nowait:
+            raise WouldBlock
+        batch = memoryview(bytearray(place.length))
+        batch = batch[: self._fill(subject, place, segment, batch, nowait=False)]
+        bad = damage(batch, place.base)
+        if bad is not None:
+            end = self.bounds(subject, place.base, nowait=False)[1]
+            where = f"{segment.path}, position {place.position}"
+            raise self._lost(subject, place.base, end, f"{where}: {bad}")
+        return batch
 
     def _gone(self, subject: Subject, sequence: int) -> OffsetOutOfRange:
         return OffsetOutOfRange(f"{subject.name!r}: sequence {sequence} was deleted meanwhile")
 
-    def _lost(self, subject: Subject, sequence: int, why: str) -> CorruptMessage:
+    def _lost(self, subject: Subject, sequence: int, end: int, why: str) -> CorruptMessage:
         self.corrupt_reads += 1
-        log.error("%r cannot be read at sequence %d: %s", subject.name, sequence, why)
-        return CorruptMessage(f"{subject.name!r} cannot be read at sequence {sequence}: {why}")
+        text = f"{subject.name!r} cannot be read at sequence {sequence}: {why}"
+        self._complaints.error(
+            (subject.id, sequence),
+            f"{text}. {end - sequence} messages are damaged. A group that stops there goes on when you "
+            f"commit an offset past {end - 1} for it",
+        )
+        return CorruptMessage(text)
+
+    def _failed(
+        self, subject: Subject, place: Place, segment: Segment, error: OSError
+    ) -> StorageError:
+        """The machine's trouble, which says nothing about the messages."""
+        self.failed_reads += 1
+        text = (
+            f"{subject.name!r} cannot be read at sequence {place.base} for now: {segment.path}: "
+            f"{error.strerror or error}"
+        )
+        advice = "check the disk" if is_damage(error) else "nothing is lost"
+        self._complaints.error((subject.id, error.errno), f"{text}. Readers ask again; {advice}")
+        return StorageError(text)
 
     # --- by time -------------------------------------------------------------------------------
 

@@ -7,11 +7,12 @@ sync, the active segment) has it pinned.
 
 from __future__ import annotations
 
+import errno
 import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from core.logs.files import Files
@@ -104,17 +105,26 @@ class OpenFiles:
         with self._lock:
             handle = self._handles.get(path)
             if handle is None:
-                handle = _Handle(self.files.open(path, exclusive=create))
+                handle = _Handle(self._open(path, create))
                 self._handles[path] = handle
             self._handles.move_to_end(path)
             handle.pins += 1
-            self._trim()
+            self._trim(self._limit)
             return handle.fd
+
+    def _open(self, path: Path, create: bool) -> int:
+        """Where descriptors have run out, those that nobody uses are given up for it."""
+        try:
+            return self.files.open(path, exclusive=create)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._trim(0):
+                raise
+            return self.files.open(path, exclusive=create)
 
     def unpin(self, path: Path) -> None:
         with self._lock:
             self._handles[path].pins -= 1
-            self._trim()
+            self._trim(self._limit)
 
     def forget(self, path: Path) -> None:
         """The file is gone: close its handle, now or when the last user has let go."""
@@ -128,14 +138,17 @@ class OpenFiles:
             for path in list(self._handles):
                 self._close(path)
 
-    def _trim(self) -> None:
-        if len(self._handles) <= self._limit:
-            return
-        for path, handle in list(self._handles.items()):
-            if not handle.pins:
-                self._close(path)
-            if len(self._handles) <= self._limit:
-                return
+    def _trim(self, limit: int) -> bool:
+        """Close what nobody uses until no more than `limit` are open; whether any was."""
+        before = len(self._handles)
+        if before > limit:
+            for path, handle in list(self._handles.items()):
+                if not handle.pins:
+                    self._close(path)
+                if len(self._handles) <= limit:
+                    break
+        return len(self._handles) < before
 
     def _close(self, path: Path) -> None:
-        self.files.close(self._handles.pop(path).fd)
+        with suppress(OSError):  # it is closed all the same
+            self.files.close(self._handles.pop(path).fd)

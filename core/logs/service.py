@@ -54,6 +54,7 @@ class LogStatistics:
     open_files: int
     syncs: int
     corrupt_reads: int
+    failed_reads: int
     fenced: bool
 
 
@@ -66,7 +67,7 @@ class MessageService:
         self._folder = folder
         self._reader = Reader(message_log)
         self._retention = Retention(message_log, self._reader)
-        self._flusher: Flusher[SyncJob] = Flusher(message_log.files)
+        self._flusher: Flusher[SyncJob] = Flusher()
         self._syncs = 0
         self._unblocked = trio.Event()
         self._chores = trio.Event()
@@ -354,5 +355,6 @@ class MessageService:
             open_files=len(message_log.open_files),
             syncs=self._syncs,
             corrupt_reads=self._reader.corrupt_reads,
+            failed_reads=self._reader.failed_reads,
             fenced=message_log.fenced is not None,
         )

@@ -1,5 +1,8 @@
 """One round of group commit: the part that blocks, made to run beside the loop.
 
+Nothing is opened here: a sync that cannot be made for want of a descriptor would count as failed, and a
+failed sync closes the log. The segments are pinned, and the folder is held open by the log.
+
 Order matters. First the data of segments that were rolled since the last round, oldest first, then that
 of the active one, then the folder if a file is new in it: only then is anything acked. The checkpoints
 come last and tell of nothing but what has just been synced; losing them costs no message, so what goes
@@ -9,7 +12,6 @@ wrong there is not an error of the round.
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 from core.logs.checkpoint import CheckpointWriter
 from core.logs.files import Files
@@ -21,8 +23,8 @@ class SyncJob:
     __slots__ = (
         "_active",
         "_checkpoint",
-        "_directory",
         "_files",
+        "_folder",
         "_open_files",
         "_preamble_complete",
         "_rolled",
@@ -38,7 +40,7 @@ class SyncJob:
         *,
         rolled: list[tuple[Segment, CheckpointWriter | None, bytes]],
         active: int,
-        directory: Path | None,
+        folder: int | None,
         checkpoint: CheckpointWriter,
         rows: bytes,
         preamble_complete: bool,
@@ -50,7 +52,7 @@ class SyncJob:
         self._files = files
         self._rolled = rolled
         self._active = active
-        self._directory = directory
+        self._folder = folder
         self._checkpoint = checkpoint
         self._rows = rows
         self._preamble_complete = preamble_complete
@@ -62,19 +64,13 @@ class SyncJob:
             with self._open_files.pinned(segment.path) as fd:
                 self._files.fdatasync(fd)
         self._files.fdatasync(self._active)
-        if self._directory is not None:
-            self._files.fsync_dir(self._directory)
+        if self._folder is not None:
+            self._files.fsync_dir(self._folder)
         for segment, checkpoint, rows in self._rolled:
             if checkpoint is not None:
                 checkpoint.append(rows, segment.end, True)
                 checkpoint.close()
             self._release(segment)
-        self.synced()
-
-    def only_sync(self) -> int | None:
-        return None if self._rolled or self._directory is not None else self._active
-
-    def synced(self) -> None:
         self._checkpoint.append(self._rows, self.target, self._preamble_complete)
 
     def _release(self, segment: Segment) -> None:

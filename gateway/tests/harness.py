@@ -51,9 +51,11 @@ DEADLINE = 120.0
 
 
 class TroubledFiles(RealFiles):
-    """Real files whose writes can fail, and whose syncs can fail or be held."""
+    """Real files whose reads and writes can fail, and whose syncs can fail or be held."""
 
     def __init__(self) -> None:
+        self.read_trouble: dict[str, int] = {}
+        """The calls of readers that fail (`open`, `preadv_into`), and with which error."""
         self.write_error: int | None = None
         self.sync_error: int | None = None
         self.held = 0
@@ -68,13 +70,26 @@ class TroubledFiles(RealFiles):
     def release_syncs(self) -> None:
         self._go.set()
 
+    def open(
+        self, path: Path, *, create: bool = False, exclusive: bool = False, readonly: bool = False
+    ) -> int:
+        self._trouble("open")
+        return super().open(path, create=create, exclusive=exclusive, readonly=readonly)
+
+    def preadv_into(
+        self, fd: int, buffer: bytearray | memoryview, offset: int, *, nowait: bool
+    ) -> int:
+        self._trouble("preadv_into")
+        return super().preadv_into(fd, buffer, offset, nowait=nowait)
+
+    def _trouble(self, call: str) -> None:
+        if call in self.read_trouble:
+            raise OSError(self.read_trouble[call], os.strerror(self.read_trouble[call]))
+
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
         if self.write_error is not None:
             raise OSError(self.write_error, os.strerror(self.write_error))
         return super().pwritev(fd, buffers, offset)
-
-    def kernel_sync(self) -> None:
-        """All syncs are by `fdatasync`, where they can be held and fail."""
 
     def fdatasync(self, fd: int) -> None:
         with self._counting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -140,6 +141,63 @@ def test_a_damaged_batch_is_skipped_loudly_and_its_neighbours_are_served(
             assert served.broker.actions.groups.by_name["g"].progress[1].settled
 
     serve(after, tmp_path)
+
+
+@pytest.mark.parametrize("failing", ["open", "preadv_into"])
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOMEM, errno.EIO])
+def test_what_cannot_be_read_for_a_while_is_not_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, failing: str, error: int
+) -> None:
+    small = {"log_segment_bytes": 2000, "log_tail_bytes": 1}
+
+    async def before(served: Served) -> None:
+        await served.create("t")
+        await fill(served, "t", *[50] * 20)
+
+    async def after(served: Served) -> None:
+        async with sharing(served, "g", "t", 2) as members:
+            served.files.read_trouble = {failing: error}
+            for member in members:
+                begin = member.position
+                assert await member.fetch() == []
+                assert member.position == begin
+            served.files.read_trouble = {}
+            got: list[Record] = []
+            while some := [record for member in members for record in await member.fetch()]:
+                got += some
+            assert sorted(values(got)) == sorted(b"%d" % n for n in range(1000))
+            assert served.broker.sharing.statistics().lost == 0
+            assert await expired(served, "g") == 0
+            told = [r for r in caplog.records if "cannot read t for now" in r.getMessage()]
+            assert len(told) == 1, "said once, not for each Fetch"
+
+    serve(before, tmp_path, **small)
+    caplog.set_level(logging.ERROR)
+    serve(after, tmp_path, **small)
+
+
+def test_a_segment_that_is_gone_costs_no_more_than_what_it_held(tmp_path: Path) -> None:
+    small = {"log_segment_bytes": 2000, "log_tail_bytes": 1}
+
+    async def before(served: Served) -> None:
+        await served.create("t")
+        await fill(served, "t", *[50] * 20)
+
+    async def after(served: Served) -> None:
+        earliest = served.broker.log.log.state.segments[0].base
+        assert earliest > 0
+        async with sharing(served, "g", "t", 1) as (member,):
+            got: list[bytes] = []
+            for _ in range(50):
+                got += values(await member.fetch())
+            lost = served.broker.sharing.statistics().lost
+            assert 0 < lost < 500
+            assert got == [b"%d" % n for n in range(lost, 1000)]
+
+    serve(before, tmp_path, **small)
+    first = min((tmp_path / "data" / "messages").glob("*.log"))
+    first.unlink()
+    serve(after, tmp_path, **small)
 
 
 def test_a_full_disk_under_the_action_log_hands_out_nothing_and_gives_no_error(
@@ -300,7 +358,7 @@ def test_a_read_that_goes_wrong_in_another_way_is_no_error_to_the_client(
                 patched.setattr(served.broker.log, "read_nowait", blocked)
                 patched.setattr(served.broker.log, "read", failing)
                 assert await member.fetch() == []
-            assert "cannot read t: the index cannot be made anew" in caplog.text
+            assert "cannot read t for now: the index cannot be made anew" in caplog.text
             assert values(await member.drain()) == written
 
     caplog.set_level(logging.ERROR)

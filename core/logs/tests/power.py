@@ -107,6 +107,7 @@ class FakeFiles:
         self.journal: list[str] = []
         self._root = root or self._made(directory)
         self._handles: dict[int, Handle] = {}
+        self._folders: dict[int, Path] = {}
         self._next_fd = 1000
         self._faults: list[Fault] = []
         self._cut: tuple[int, When] | None = None
@@ -146,7 +147,7 @@ class FakeFiles:
         return PAGE * sum(len(node.blocks) for node in self._live_files())
 
     def open_handles(self) -> int:
-        return len(self._handles)
+        return len(self._handles) + len(self._folders)
 
     def unsynced(self) -> list[str]:
         """The files and directories with something that a power cut may take."""
@@ -160,6 +161,7 @@ class FakeFiles:
     ) -> int:
         with self._lock:
             self._check_power()
+            self._strike("open", path)
             parent = self._dir(path.parent)
             node = parent.names.get(path.name)
             if node is None and (create or exclusive):
@@ -178,8 +180,9 @@ class FakeFiles:
 
     def close(self, fd: int) -> None:
         with self._lock:
-            self._handle(fd)
-            del self._handles[fd]
+            if self._folders.pop(fd, None) is None:
+                self._handle(fd)
+                del self._handles[fd]
 
     def size(self, fd: int) -> int:
         with self._lock:
@@ -237,10 +240,21 @@ class FakeFiles:
             handle.node.sync_ends(mark)
             self._end(step)
 
-    def kernel_sync(self) -> None:
-        """All syncs are by `fdatasync`, in a thread."""
+    def open_dir(self, path: Path) -> int:
+        with self._lock:
+            self._check_power()
+            self._strike("open", path)
+            self._dir(path)
+            self._next_fd += 1
+            self._folders[self._next_fd] = path
+            return self._next_fd
 
-    def fsync_dir(self, path: Path) -> None:
+    def fsync_dir(self, directory: Path | int) -> None:
+        if isinstance(directory, int):
+            path = self._folders[directory]
+        else:
+            path = directory
+            self._strike("open", path)
         with self._lock, self._step("fsync_dir", path):
             if self._cut != (self.steps, "middle"):
                 self._dir(path).sync()

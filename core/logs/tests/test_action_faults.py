@@ -11,6 +11,7 @@ from core.delivery import actions
 from core.delivery.progress import JUMP
 from core.delivery.state import Group, PullLog
 from core.errors import KumquatError, StorageError
+from core.logs.action_log import ROLL_RETRY_MS
 from core.logs.action_recovery import open_action_log
 from core.logs.tests.action_driver import DATA, ActionDriver, shape
 from core.logs.tests.power import FakeFiles, Fault
@@ -108,6 +109,7 @@ def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> No
         opened = ActionDriver(left, copy.deepcopy(driver.book))
         assert not opened.errors
         opened.found()
+    driver.now += ROLL_RETRY_MS
     driver.pull(group, 1, log, 1)
     assert len(driver.log.segments) == 2
     driver.settle()

@@ -123,7 +123,7 @@ class NeverSyncs(FakeFiles):
 
 
 class ForgetsNames(FakeFiles):
-    def fsync_dir(self, path: Path) -> None:
+    def fsync_dir(self, directory: Path | int) -> None:
         pass
 
 

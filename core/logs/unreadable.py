@@ -1,0 +1,85 @@
+"""When the disk does not give bytes: which errors say something about the data, and which do not.
+
+- *Damage*: the device or the file system says that these bytes cannot be had (EIO, and what file systems
+  answer when their own checksums fail). It may pass, so it is asked again before it counts.
+- *Trouble*: everything else (no descriptors, no memory, no permission). It says nothing about the data.
+  It is raised, and whoever asked tries again later, or does not start.
+
+`read_around` reads what can be read: an error of the device for one page costs that page and not its
+neighbours. A read that gives less than there is in the file is continued.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+
+from core.logs.files import Files
+
+PAGE = 4096
+_DAMAGE = frozenset({errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO})
+_TRIES = 3
+_PAUSE_SECONDS = 0.02
+_MOST_BAD_PAGES = 16
+"""Of one read, after which the rest of it counts as unreadable: a dying disk takes seconds for each."""
+
+Holes = list[tuple[int, int]]
+"""Ranges of offsets that cannot be read, each as begin and end."""
+
+
+def is_damage(error: OSError) -> bool:
+    """Whether an error says that bytes cannot be had, rather than that something else was in the way."""
+    return error.errno in _DAMAGE
+
+
+def read_patiently(files: Files, fd: int, size: int, offset: int) -> bytes:
+    """Blocks: `size` bytes that lie within the file. Damage is raised when it shows three times."""
+    parts: list[bytes] = []
+    tries = 0
+    while size > 0:
+        try:
+            data = files.pread(fd, size, offset)
+        except OSError as error:
+            tries += 1
+            if not is_damage(error) or tries == _TRIES:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+            continue
+        if not data:
+            break
+        parts.append(data)
+        size -= len(data)
+        offset += len(data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def read_around(files: Files, fd: int, size: int, offset: int) -> tuple[bytes, Holes]:
+    """Blocks: `size` bytes that lie within the file, with zeros where it cannot be read; and where that
+    is."""
+    try:
+        return read_patiently(files, fd, size, offset), []
+    except OSError as error:
+        if not is_damage(error):
+            raise
+    parts: list[bytes] = []
+    holes: Holes = []
+    end, at = offset + size, offset
+    while at < end:
+        behind = min(end, (at // PAGE + 1) * PAGE)
+        if len(holes) >= _MOST_BAD_PAGES:
+            behind = end
+        part = _page(files, fd, behind - at, at) if len(holes) < _MOST_BAD_PAGES else None
+        if part is None:
+            holes.append((at, behind))
+        parts.append((part or b"").ljust(behind - at, b"\0"))
+        at = behind
+    return b"".join(parts), holes
+
+
+def _page(files: Files, fd: int, size: int, offset: int) -> bytes | None:
+    try:
+        return files.pread(fd, size, offset)
+    except OSError as error:
+        if not is_damage(error):
+            raise
+        return None
