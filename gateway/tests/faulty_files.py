@@ -9,7 +9,7 @@ files), those above it up to one that is not:
 A `Trace` counts the calls of all lives of a broker, over kills and restarts. A `Strike` is the one call
 that fails, and how: with an errno, or "short". Short is what the contract in core/logs/files.py allows: a
 write or a reservation stops half-way and raises ENOSPC; a read with `nowait` gives half. A read that may
-wait is short only where the file ends: that RealFiles keeps this is in core/logs/tests/test_short_results.py.
+wait is short only where the file ends; test_short_results.py holds RealFiles to that.
 
 A sync that fails loses what it was to make safe (core/logs/tests/disk.py). A close that fails has closed.
 """
@@ -21,7 +21,9 @@ import os
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from core.logs.tests.power import FakeFiles, Fault
@@ -29,7 +31,6 @@ from core.logs.tests.power import FakeFiles, Fault
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
-    from types import FrameType
 
     from core.logs.files import Buffer
     from core.logs.tests.disk import DirNode, Mood
@@ -55,9 +56,15 @@ class Strike(NamedTuple):
     """Which call of the site fails: the first is 1."""
     how: str
     """One of ERRORS, or SHORT."""
+    times: int = 1
+    """How many calls of the site fail, one after the other."""
+
+    def hits(self, site: str, count: int) -> bool:
+        return site == self.site and self.count <= count < self.count + self.times
 
     def __str__(self) -> str:
-        return f"{self.how} at call {self.count} of: {self.site}"
+        calls = f"call {self.count}" if self.times == 1 else f"{self.times} calls from {self.count}"
+        return f"{self.how} at {calls} of: {self.site}"
 
 
 @dataclass
@@ -76,7 +83,7 @@ class Trace:
         if self.calls.total() > MOST_CALLS:
             raise Spinning(site)
         strike = self.strike
-        if strike is None or strike[:2] != (site, self.calls[site]):
+        if strike is None or not strike.hits(site, self.calls[site]):
             return None
         self.struck = f"{operation} {Path(str(path)).name}"
         return strike.how
@@ -163,9 +170,13 @@ class FaultyFiles(FakeFiles):
             self.fail(Fault("fdatasync", getattr(errno, how)))
         super().fdatasync(fd)
 
-    def fsync_dir(self, path: Path) -> None:
-        self._check("fsync_dir", path)
-        super().fsync_dir(path)
+    def open_dir(self, path: Path) -> int:
+        self._check("open_dir", path)
+        return super().open_dir(path)
+
+    def fsync_dir(self, directory: Path | int) -> None:
+        self._check("fsync_dir", directory)
+        super().fsync_dir(directory)
 
     def reserve(self, fd: int, offset: int, size: int) -> None:
         how = self._note("reserve", fd)
@@ -210,14 +221,22 @@ def _site() -> str:
     frame: FrameType | None = sys._getframe(2)
     names: list[str] = []
     while frame is not None:
-        code = frame.f_code
-        name = code.co_filename
-        if not name.endswith(_OURSELVES):
-            path = Path(name)
-            if not path.is_relative_to(_ROOT):
-                break
-            names.append(f"{path.stem}.{code.co_qualname}")
-            if not name.endswith(HELPERS):
-                break
+        name, is_last = _named(frame.f_code)
+        if name:
+            names.append(name)
+        if is_last:
+            break
         frame = frame.f_back
-    return " < ".join(names).replace("<locals>.", "")
+    return " < ".join(names)
+
+
+@cache
+def _named(code: CodeType) -> tuple[str, bool]:
+    """What a function is called in a site, if it is in one; and whether the site ends with it."""
+    path = Path(code.co_filename)
+    if path.name in _OURSELVES:
+        return "", False
+    if not path.is_relative_to(_ROOT):
+        return "", True
+    name = f"{path.stem}.{code.co_qualname}".replace("<locals>.", "")
+    return name, not code.co_filename.endswith(HELPERS)

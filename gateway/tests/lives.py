@@ -6,8 +6,8 @@
         await world.kill()
 
 All of the broker is real but for its sockets: requests go to the handlers as a connection gives them, and
-the files are `FaultyFiles`. SQL is a real file, and no faults strike it. Segments are small, so that a short
-story rolls, indexes, merges and deletes.
+the files are `FaultyFiles`. SQL is a real file, and no faults strike it. Segments are small, so that a
+short story rolls, indexes, merges and deletes.
 
 A start may be refused (StartError) when a fault strikes it: whoever started the broker starts it again. Any
 other exception of a start, of a stop, or of a running broker ends the test.

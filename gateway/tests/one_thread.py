@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from core.logs.files import Files
     from core.logs.flusher import Job
 
 T = TypeVar("T")
@@ -57,7 +56,7 @@ gate = Gate()
 class InlineFlusher:
     """Stands for core.logs.flusher.Flusher."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
         self._news = trio.Event()
 

@@ -5,9 +5,9 @@ other code is a failure of the test, CORRUPT_MESSAGE above all, since nothing is
 idempotent. Who is not answered well within MOST_TRIES seconds (of the mock clock) finds that the broker
 does not go on by itself.
 
-The `Book` knows, of each message, where it was acked, or when it is due and what became of it; of each group
-what was handed out and what was committed. `Book.check` holds a topic, read from end to end, against it:
-nothing acked is lost, doubled, early or moved, and nothing is there that nobody sent.
+The `Book` knows, of each message, where it was acked, or when it is due and what became of it; the
+`GroupBook` what a group was handed and what it committed. `Book.check` holds a topic, read from end to end,
+against it: nothing acked is lost, doubled, early or moved, and nothing is there that nobody sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from core.errors import KumquatError, StorageError
+from core.errors import StorageError
 from core.records.batch import OVERHEAD, read_head
 from core.records.records import Record, records_of
 from core.wheel.tests.delays import Message, batch
@@ -28,7 +28,6 @@ from gateway.wire.codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from core.wheel.service import Shown
     from gateway.tests.lives import World
 
 MOST_TRIES = 60
@@ -99,7 +98,9 @@ class Book:
         assert record.timestamp >= due, f"{record.value!r} is early"
 
 
-async def insist(world: World, ask: Callable[[], Awaitable[Any]], code: Callable[[Any], int]) -> Any:
+async def insist(
+    world: World, ask: Callable[[], Awaitable[Any]], code: Callable[[Any], int]
+) -> Any:
     """Ask until the answer is none of AGAIN."""
     for _ in range(MOST_TRIES):
         answer = await ask()
@@ -124,7 +125,8 @@ class Producer:
             lambda: self._caller.call(InitProducerIdRequest(transactional_id=None), 1),
             lambda answer: int(answer.error_code),
         )
-        assert answer.error_code == 0 and answer.producer_id != self._id
+        assert answer.error_code == 0
+        assert answer.producer_id != self._id, "a producer id was given twice"
         self._id, self._sequence = answer.producer_id, Counter()
 
     async def send(self, topic: str, *messages: Message) -> int:
@@ -191,16 +193,12 @@ class Operator:
         self._book = book
 
     async def cancel(self, topic: str, name: str, value: bytes) -> None:
-        shown = await self._insist(
-            lambda d, s: d.cancel(s, delay_id=name), topic
-        )
+        shown = await self._insist(lambda d, s: d.cancel(s, delay_id=name), topic)
         assert shown.status == "cancelled", f"{value!r}: {shown.status}"
         self._book.parked[value].cancelled = True
 
     async def move(self, topic: str, name: str, value: bytes, due: int) -> None:
-        shown = await self._insist(
-            lambda d, s: d.move(s, delay_id=name, due=due), topic
-        )
+        shown = await self._insist(lambda d, s: d.move(s, delay_id=name, due=due), topic)
         assert shown.status == "moved", f"{value!r}: {shown.status}"
         self._book.parked[value].due = due
 
@@ -351,17 +349,3 @@ def _code_of_group(answer: Any) -> int:
         for partition in topic.partitions:
             code = code or partition.error_code
     return int(code)
-
-
-__all__ = [
-    "Book",
-    "GroupBook",
-    "KumquatError",
-    "Operator",
-    "Parked",
-    "Producer",
-    "Reader",
-    "Sharer",
-    "Shown",
-    "insist",
-]
