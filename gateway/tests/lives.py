@@ -30,6 +30,7 @@ from gateway.broker import META_FILE, Broker, Endpoint, log_options
 from gateway.config import BrokerConfig, Listener
 from gateway.dispatch import ANSWERABLE, Route, Session, dispatch
 from gateway.tests.faulty_files import FaultyFiles, Trace
+from gateway.tests.one_thread import gate
 from meta.registry import Registry
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class World:
     async def _replace(self, files: FaultyFiles) -> None:
         """What the dead broker does while it is taken down happens to a disk that nobody sees."""
         self.files = files
+        gate.release()
         await self.stop()
 
     def _count(self) -> None:

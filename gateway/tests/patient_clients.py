@@ -51,7 +51,9 @@ class Parked:
     due: int
     cancelled: bool = False
     certain: bool = True
-    """Whether it was acked; else it may be there or not."""
+    """Whether what is known of it was acked; else it may be there or not."""
+    doubted: bool = False
+    """A cancel or a move was sent after it."""
     dues: set[int] = field(default_factory=set)
     """Where nobody knows: other times that it may be due at."""
 
@@ -338,9 +340,10 @@ class Sharer(Member):
         self._book.committed.update(value for offset, value in self._held if offset < position)
         self._held = []
 
-    def forget(self) -> None:
-        """What it holds and has not committed may be handed to anybody."""
-        self._held = []
+    async def begin_anew(self) -> None:
+        """As a client that was started again: what it held and has not committed goes to anybody."""
+        self.id = ""
+        await self.begin()
 
 
 def _code_of_group(answer: Any) -> int:
