@@ -4,6 +4,9 @@ The frames of the stretch are read back from the log, which is synced up to its 
 holds what a power cut can still take from the log. What was delivered or cancelled meanwhile stays out. A
 message whose time had passed `delivered_until` already is filed one millisecond behind that, else a start
 would take it for delivered.
+
+What cannot be filed (damaged, or a time or a name that the format has no room for) is set aside: the log of
+the broker names it, the fill goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from crc32c import crc32c
 from core.logs.format import HEADER_SIZE
 from core.logs.parked import CRC_BEGINS, DELIVERED, MOVED, ORIGIN_SIZE, RECORD_HEAD
 from core.wheel.schedule import FRAME, Fill
-from core.wheel.schedule_format import PENDING, Name, Parked
+from core.wheel.schedule_format import LATEST_DUE, LONGEST_ID, PENDING, Name, Parked, Tombstone
 
 log = logging.getLogger("kumquat.delay")
 
@@ -48,6 +51,17 @@ def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Itera
                     crc,
                     found,
                 )
+                fill.lost.append(Tombstone(due, sid, subject_id))
+                continue
+            if not 0 <= due <= LATEST_DUE:
+                log.error(
+                    "the parked message at position %d of the log is lost: it is due at %d, a schedule "
+                    "file holds times from 0 to %d",
+                    sid,
+                    due,
+                    LATEST_DUE,
+                )
+                fill.lost.append(Tombstone(due, sid, subject_id))
                 continue
             if (due, sid) <= until:
                 due = until[0] + 1
@@ -58,7 +72,21 @@ def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Itera
 def names_of(fill: Fill) -> Iterator[Name]:
     """The names that came up in the stretch; to be asked for when all of `parked_of` was taken."""
     for (subject_id, delay_id), (sid, due, status) in fill.names.items():
+        if not 0 < len(delay_id) <= LONGEST_ID or due > LATEST_DUE:
+            log.error(
+                "the name %r of subject %d (schedule id %d, due at %d) cannot be filed: it is forgotten",
+                delay_id[:40],
+                subject_id,
+                sid,
+                due,
+            )
+            continue
         filed = fill.refiled.get(sid)
         if sid in fill.gone and status in (PENDING, MOVED):
             status = DELIVERED
         yield Name(subject_id, delay_id, sid, due if filed is None else filed[0], status)
+
+
+def tombstones_of(fill: Fill) -> list[Tombstone]:
+    """Those of messages that can have been filed."""
+    return [dead for dead in fill.tombstones if 0 <= dead.due <= LATEST_DUE]

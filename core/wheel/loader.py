@@ -23,7 +23,7 @@ import trio
 from core.errors import KumquatError
 from core.logs.service import MessageService
 from core.wheel.bodies import LogBodies
-from core.wheel.schedule import Schedule
+from core.wheel.schedule import FRAME, Schedule
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
@@ -99,6 +99,12 @@ class Loader:
         try:
             await work()
         except (OSError, KumquatError) as error:
+            self._fails(error)
+            return False
+        except Exception as error:
+            # Not foreseen. It must not end the broker: the log has all that is parked.
+            if self.failing is None:
+                log.exception("the schedule cannot be kept: this was not foreseen")
             self._fails(error)
             return False
         self._works()
@@ -211,10 +217,12 @@ class Loader:
         """The same for who holds the lock."""
         schedule, end = self._schedule, self._log.log.written_end
         fill, delivered = schedule.begin_fill(end), schedule.counters.delivered
+        # A deletion behind `end` may not be durable: what holds here is what counts.
+        live = self._log.subjects.by_id.keys() & set(fill.frames[2::FRAME])
         try:
             await self._log.wait_synced(end)
             file, manifest = await trio.to_thread.run_sync(
-                self._shelf.write_fill, fill, self._bodies.payload, self._live
+                self._shelf.write_fill, fill, self._bodies.payload, live.__contains__
             )
         except BaseException:
             schedule.abandon_fill(fill)
@@ -242,11 +250,19 @@ class Loader:
             await trio.sleep(RETRY_SECONDS)
 
     async def _merge(self) -> bool:
+        """A merge leaves out what is delivered, and subjects that are deleted, by what is written. A power
+        cut can take that back until it is synced: only then may the merged file stand for the others."""
         shelf, until = self._shelf, self._schedule.delivered_until[0]
         inputs = await trio.to_thread.run_sync(shelf.plan, until)
         if not inputs:
             return False
         merged = await trio.to_thread.run_sync(shelf.merge, inputs, until, self._live)
+        try:
+            await self._log.wait_synced(self._log.log.written_end)
+        except BaseException:
+            if merged is not None:
+                shelf.discard(merged)
+            raise
         async with self.lock:
             manifest = await trio.to_thread.run_sync(shelf.list_merged, inputs, merged)
             shelf.replace(inputs, merged, manifest)

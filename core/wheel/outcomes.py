@@ -30,7 +30,7 @@ from core.logs.parked import (
     pack_parked,
 )
 from core.wheel.schedule import Named, Schedule
-from core.wheel.schedule_format import PENDING
+from core.wheel.schedule_format import LATEST_DUE, PENDING
 from core.wheel.split import Cancel, Split
 
 WAITING = (PENDING, MOVED)
@@ -66,7 +66,7 @@ def decide(moment: Moment, named: Named | None, delay_id: bytes, new_due: int | 
     if named is None or named.status == REMEMBERED:
         if new_due is not None:
             return CancelItem(DELIVERED, -1, new_due, 0, delay_id)
-        until = moment.now + moment.remember_ms
+        until = min(moment.now + moment.remember_ms, LATEST_DUE)
         return CancelItem(REMEMBERED, -1, until, until, delay_id)
     if named.status == CANCELLED:
         return CancelItem(CANCELLED, -1, named.due, 0, delay_id)

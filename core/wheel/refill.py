@@ -21,7 +21,7 @@ from core.logs.log import MessageLog
 from core.logs.parked import schedule_ids_of
 from core.logs.scan import Frames, payload_damage
 from core.wheel.bodies import LogBodies
-from core.wheel.fill import names_of, parked_of
+from core.wheel.fill import names_of, parked_of, tombstones_of
 from core.wheel.manifest import Lost
 from core.wheel.schedule import Schedule
 from core.wheel.schedule_file import ScheduleFile
@@ -89,7 +89,7 @@ class _Refill:
         parked = list(parked_of(fill, self._read, self._live))
         shelf, stretch = self._shelf, (fill.start, end)
         file = write_schedule_file(
-            shelf.files, shelf.directory, stretch, parked, fill.tombstones, names_of(fill)
+            shelf.files, shelf.directory, stretch, parked, tombstones_of(fill), names_of(fill)
         )
         scratch.finish_fill(fill)
         return file

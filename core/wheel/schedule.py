@@ -49,10 +49,11 @@ from core.logs.parked import (
     RECORD_HEAD,
     RECORD_HEAD_SIZE,
     REMEMBERED,
+    CancelItem,
     cancels_of,
     schedule_ids_of,
 )
-from core.wheel.schedule_format import ENTRY, PENDING, Tombstone
+from core.wheel.schedule_format import ENTRY, LONGEST_ID, PENDING, Tombstone
 from core.wheel.wheel import Wheel
 
 log = logging.getLogger("kumquat.delay")
@@ -102,6 +103,8 @@ class Fill:
     done: set[int]
     refiled: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Filled in by the thread: sids that are filed under another due time, that, and their subjects."""
+    lost: list[Tombstone] = field(default_factory=list)
+    """Filled in by the thread: messages that could not be filed."""
 
     @property
     def is_empty(self) -> bool:
@@ -174,17 +177,23 @@ class Schedule:
             self._parked(subject_id, position, payload)
         elif kind == CANCEL:
             for item in cancels_of(payload):
-                key = (subject_id, item.delay_id)
-                if item.outcome == REMEMBERED:
-                    self.remembered[key] = item.until
-                else:
-                    self.remembered.pop(key, None)
                 if item.outcome in (CANCELLED, MOVED) and item.sid >= 0:
                     self._withdrawn(subject_id, item.sid, item.due, item.outcome)
-                if item.delay_id:
-                    self._outcome(key, item.outcome, item.sid, item.due)
+                if len(item.delay_id) > LONGEST_ID:
+                    _set_aside(subject_id, position, item.delay_id, "the cancel is not remembered")
+                elif item.delay_id:
+                    self._cancelled(subject_id, item)
         else:
             self._delivered(subject_id, schedule_ids_of(payload))
+
+    def _cancelled(self, subject_id: int, item: CancelItem) -> None:
+        """What a cancel or a move says of its delay id."""
+        key = (subject_id, item.delay_id)
+        if item.outcome == REMEMBERED:
+            self.remembered[key] = item.until
+        else:
+            self.remembered.pop(key, None)
+        self._outcome(key, item.outcome, item.sid, item.due)
 
     def subject_deleted(self, subject_id: int, position: int) -> None:
         dropped = self.pending.pop(subject_id, 0)
@@ -214,8 +223,11 @@ class Schedule:
             if id_length:
                 begin = at + RECORD_HEAD_SIZE
                 key = (subject_id, bytes(payload[begin : begin + id_length]))
-                self.names[key] = Named(at_zero + at, due, PENDING)
-                self.remembered.pop(key, None)
+                if id_length > LONGEST_ID:
+                    _set_aside(subject_id, position, key[1], "the message has no name")
+                else:
+                    self.names[key] = Named(at_zero + at, due, PENDING)
+                    self.remembered.pop(key, None)
             if due < border:
                 add(due, at_zero + at, length, subject_id, id_length > 0)
             at += length
@@ -330,6 +342,10 @@ class Schedule:
             else:
                 self._refiled[sid] = due
         self._meanwhile = set()
+        for due, sid, subject_id in fill.lost:
+            if not self.wheel.has(sid, due):  # else it is given up when its time comes
+                self._count_down(subject_id, 1)
+                self.counters.damaged += 1
 
     def abandon_fill(self, fill: Fill) -> None:
         """It could not be written: all is as if it had never begun."""
@@ -396,3 +412,16 @@ class Schedule:
 
     def finish_load(self) -> None:
         self.loaded_until = self.border
+
+
+def _set_aside(subject_id: int, position: int, delay_id: bytes, what: str) -> None:
+    log.error(
+        "position %d of the message log, subject %d: the delay id %r… has %d bytes, at most %d can be "
+        "filed; it is set aside: %s",
+        position,
+        subject_id,
+        delay_id[:40],
+        len(delay_id),
+        LONGEST_ID,
+        what,
+    )

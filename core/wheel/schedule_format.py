@@ -60,6 +60,10 @@ SUFFIX = ".schedule"
 TEMPORARY = ".tmp"
 
 HOUR_MS = 3_600_000
+LATEST_DUE = (1 << 32) * HOUR_MS - 1
+"""The last time whose hour fits 4 bytes."""
+LONGEST_ID = 255
+"""Bytes of a delay id: its length has one byte."""
 BLOCK = 64 << 10
 
 MESSAGE = 0

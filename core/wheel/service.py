@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +42,7 @@ from core.wheel.outcomes import Moment
 from core.wheel.refill import refill
 from core.wheel.schedule import Schedule
 from core.wheel.shelf import Shelf
+from core.wheel.split import encode_id
 
 __all__ = [
     "Cursor",
@@ -136,14 +136,22 @@ class DelayService:
                 task_status.started()
         finally:
             with trio.move_on_after(_STOP_SECONDS, shield=True):
-                with suppress(OSError, KumquatError):
-                    await self._loader.fill()
+                await self._fill_before_stop()
             self._shelf.close()
+
+    async def _fill_before_stop(self) -> None:
+        """The log has it all: if it fails, the next start has more to read, and nothing is lost."""
+        try:
+            await self._loader.fill()
+        except (OSError, KumquatError) as error:
+            log.warning("what is parked is not filed before the stop: %s", error)
+        except Exception:
+            log.exception("what is parked is not filed before the stop")
 
     async def show(self, subject: Subject, delay_id: str, *, content: bool = False) -> Shown:
         """What became of the message that a delay id stands for; with `content`, what is in it if it is
         still pending."""
-        key = (subject.id, delay_id.encode())
+        key = (subject.id, encode_id(delay_id))
         target = await self._desk.find(subject, key[1], content)
         moment = Moment(self._schedule, self._now_ms(), self._options.cancel_remember_ms)
         named = target.named
@@ -177,7 +185,7 @@ class DelayService:
     ) -> Shown:
         item: CancelItem | None
         if delay_id is not None:
-            item = await self._desk.change_named(subject, delay_id.encode(), due)
+            item = await self._desk.change_named(subject, encode_id(delay_id), due)
             if item.outcome == DELIVERED and item.sid < 0:
                 item = None
         else:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from core.logs.files import Files
 from core.wheel import manifest as manifests
-from core.wheel.fill import ReadFrame, names_of, parked_of
+from core.wheel.fill import ReadFrame, names_of, parked_of, tombstones_of
 from core.wheel.manifest import Listed, Lost, Manifest
 from core.wheel.merge import Weighed, merge, plan_merge
 from core.wheel.schedule import Fill
@@ -58,7 +58,7 @@ class Shelf:
             parked = list(parked_of(fill, read, live))
             stretch, names = (fill.start, fill.end), names_of(fill)
             file = write_schedule_file(
-                self.files, self.directory, stretch, parked, fill.tombstones, names
+                self.files, self.directory, stretch, parked, tombstones_of(fill), names
             )
         manifest = Manifest(
             filled=fill.end,
@@ -122,6 +122,11 @@ class Shelf:
         except ScheduleDamaged as damage:
             self._damaged.update(file for file in inputs if file.path == damage.path)
             raise
+
+    def discard(self, merged: ScheduleFile) -> None:
+        """Blocks: a merged file that is not to be used after all."""
+        with suppress(OSError):
+            self.remove([merged])
 
     def list_merged(self, inputs: Sequence[ScheduleFile], merged: ScheduleFile | None) -> Manifest:
         """Blocks: the manifest that has one file in the place of others, durable."""

@@ -43,17 +43,18 @@ from core.records.batch import (
 )
 from core.records.compression import inflate
 from core.records.records import varint
+from core.wheel.schedule_format import LONGEST_ID
 
 DELAY: Final = b"qmq-delay-ms"
 DELIVER_AT: Final = b"qmq-deliver-at"
 DELAY_ID: Final = b"qmq-delay-id"
 CANCEL: Final = b"qmq-delay-cancel"
-LONGEST_ID: Final = 255
 
 _ASKING = frozenset((DELAY, DELIVER_AT, DELAY_ID, CANCEL))
 _DROPPED = frozenset((b"qmq-due-ms", b"qmq-created-ms"))
 assert all(name.startswith(MARK) for name in _ASKING)
 
+_ALLOWED_ID = f"1 to {LONGEST_ID} bytes of UTF-8"
 _MOST_DIGITS = 19
 _SHOWN = 40
 """How much of a bad value an error shows."""
@@ -290,17 +291,28 @@ class _Sorting:
         return asked, b"".join(stay), len(stay)
 
 
+def encode_id(text: str) -> bytes:
+    """A delay id that came by another way than a header. InvalidRecord: it cannot be one."""
+    delay_id = text.encode(errors="surrogatepass")
+    if not _is_id(delay_id):
+        raise InvalidRecord(f"the delay id is {_shown(delay_id)}; allowed is {_ALLOWED_ID}")
+    return delay_id
+
+
 def _name(header: bytes, asked: _Asked) -> bytes:
     """The delay id in a header."""
     name = asked[header]
-    if name and len(name) <= LONGEST_ID:
-        try:
-            name.decode()
-        except UnicodeDecodeError:
-            pass
-        else:
-            return name
-    raise _refused(header, name, f"1 to {LONGEST_ID} bytes of UTF-8")
+    if name is None or not _is_id(name):
+        raise _refused(header, name, _ALLOWED_ID)
+    return name
+
+
+def _is_id(delay_id: bytes) -> bool:
+    try:
+        delay_id.decode()
+    except UnicodeDecodeError:
+        return False
+    return 0 < len(delay_id) <= LONGEST_ID
 
 
 def _without(
@@ -364,7 +376,11 @@ def _varint(number: int) -> bytes:
 
 
 def _refused(header: bytes, found: bytes | None, allowed: str) -> InvalidRecord:
-    shown = "null" if found is None else repr(found[:_SHOWN])[1:]
-    if found is not None and len(found) > _SHOWN:
-        shown += f"… ({len(found)} bytes)"
-    return InvalidRecord(f"header {header.decode()} is {shown}; allowed is {allowed}")
+    return InvalidRecord(f"header {header.decode()} is {_shown(found)}; allowed is {allowed}")
+
+
+def _shown(found: bytes | None) -> str:
+    if found is None:
+        return "null"
+    shown = repr(found[:_SHOWN])[1:]
+    return shown if len(found) <= _SHOWN else f"{shown}… ({len(found)} bytes)"

@@ -12,8 +12,8 @@ either, and the wall clock goes with it: a test waits for minutes in no time, an
 is, no time passes while it works. `disk.clock.jump(ms)` sets the wall clock alone, for hours.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -25,7 +25,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from core.logs.options import LogOptions
 from core.logs.service import MessageService
 from core.logs.subject import Subject
-from core.logs.tests.power import FakeFiles
+from core.logs.tests.power import FakeFiles, HeldSync
 from core.logs.writer import Appended
 from core.records.batch import CRC_FROM, HEAD, HEAD_SIZE, OVERHEAD, read_head
 from core.records.records import Record, records_of
@@ -62,13 +62,26 @@ class Disk:
         self.files = files
         self.directory = files.directory
         self.clock = Clock()
+        self.syncs_held = False
+
+    @contextmanager
+    def held_syncs(self) -> Iterator[None]:
+        """Syncs of the message log do not come to an end meanwhile, and time passes all the same."""
+        held = HeldSync()
+        self.files.during_sync = lambda path: held(path) if path.suffix == ".log" else None
+        self.syncs_held = True
+        try:
+            yield
+        finally:
+            self.files.during_sync, self.syncs_held = None, False
+            held.release()
 
     @property
     def schedule(self) -> Path:
         return self.directory / "schedule"
 
 
-_running: list[MessageService] = []
+_running: list[tuple[MessageService, Disk]] = []
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
@@ -87,7 +100,10 @@ async def _pass_time(clock: MockClock) -> None:
     while True:
         await wait_all_tasks_blocked(0.0005)
         threads = trio.to_thread.current_default_thread_limiter().borrowed_tokens
-        syncing = any(log.log.unsynced_bytes and not log.log.fenced for log in _running)
+        syncing = any(
+            log.log.unsynced_bytes and not log.log.fenced and not disk.syncs_held
+            for log, disk in _running
+        )
         left = trio.lowlevel.current_statistics().seconds_to_next_deadline
         if not threads and not syncing and 0 < left < inf:
             clock.jump(left)
@@ -153,7 +169,7 @@ async def running(
         with log_scope:
             await message_log.run(task_status)
 
-    _running.append(message_log)
+    _running.append((message_log, disk))
     async with trio.open_nursery() as nursery:
         await nursery.start(run_log)
         try:
@@ -162,7 +178,7 @@ async def running(
                 yield Broker(message_log, delay_service, disk.clock)
                 inner.cancel_scope.cancel()
         finally:
-            _running.remove(message_log)
+            _running.remove((message_log, disk))
             log_scope.cancel()
 
 
