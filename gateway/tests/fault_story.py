@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
-SHORT, SHARED, PLAIN = "short", "shared", "plain"
+SHORT, SHARED, PLAIN, GONE = "short", "shared", "plain", "gone"
 RETENTION_MS = 10 * MINUTE
-TOPICS = {SHORT: {"retention.ms": str(RETENTION_MS)}, SHARED: {}, PLAIN: {}}
+LASTING = {SHORT: {"retention.ms": str(RETENTION_MS)}, SHARED: {}, PLAIN: {}}
 _PADDING = b"." * 120
 
 
@@ -85,12 +85,15 @@ class Story:
     # --- lives -----------------------------------------------------------------------------------
 
     async def _life_1(self) -> None:
-        for name, configs in TOPICS.items():
+        for name, configs in {**LASTING, GONE: {}}.items():
             await self._create(name, configs)
         await self.world.broker.registry.alter_group("sharers", {"consume.mode": "shared"})
         await self._producer.begin()
-        for _ in range(10):
+        for n in range(10):
             await self._producer.plain(SHORT, *(self._value("short") for _ in range(6)))
+            due = self.world.clock.now_ms() + 9 * HOUR + n
+            await self._producer.later(SHARED, self._value("outlives-its-segment"), due)
+        await self._producer.mixed(GONE, self._value("gone"), self._value("gone"), due)
         for member in self._members:
             await member.begin()
         for _ in range(3):
@@ -100,12 +103,14 @@ class Story:
 
     async def _life_2(self) -> None:
         self.world.files.cold = True
+        await self._delete(GONE)
         await self._producer.begin()
         for _ in range(6):
             await self._round()
             self.world.clock.jump(10 * MINUTE)
             await self._pass(2)
         await self._read_all(over=False)
+        await self._operator.check_list()
 
     async def _life_3(self) -> None:
         self.world.files.cold = False
@@ -179,6 +184,20 @@ class Story:
                 return
         raise AssertionError(f"{name} still cannot be made")
 
+    async def _delete(self, name: str) -> None:
+        for _ in range(MOST_TRIES):
+            subject = self.world.broker.log.subjects.by_name.get(name)
+            if subject is None:
+                break
+            try:
+                await self.world.broker.subjects.delete(subject)
+            except ANSWERABLE as error:
+                if error.error_code not in AGAIN:
+                    raise
+                await self.world.patience()
+        for value in [value for value, parked in self.book.parked.items() if parked.topic == name]:
+            self.book.parked[value].cancelled = True
+
     async def _commit_plain(self) -> None:
         """A consumer that keeps no membership."""
         offset = self.world.broker.log.subjects.by_name[PLAIN].high_watermark
@@ -214,7 +233,7 @@ class Story:
         await self._read_all(over=True)
         position = await self._position("plain", PLAIN)
         assert position in {self._committed, *self._maybe_committed}, "a commit went back"
-        for topic in TOPICS:
+        for topic in LASTING:
             assert await self._operator.count(topic) == 0, f"{topic}: something is pending still"
         await self._drain()
         records, _ = await self._reader.read(SHARED)
@@ -250,7 +269,7 @@ class Story:
         assert soon in [record.value for record in records], "what is due is not delivered"
 
     async def _read_all(self, *, over: bool) -> None:
-        for topic in TOPICS:
+        for topic in LASTING:
             records, first = await self._reader.read(topic)
             if first:
                 assert topic == SHORT, f"{topic} has lost its beginning"
@@ -271,7 +290,15 @@ class Story:
         log = self.world.broker.log.log
         short = self.world.broker.log.subjects.by_name[SHORT]
         assert short.earliest > 0, "retention has deleted nothing"
+        assert log.state.segments[0].base > 0, "no segment was deleted"
         assert not log.unindexed_segments(), "a sealed segment has no index"
+        assert GONE not in self.world.broker.log.subjects.by_name, "a deleted topic is back"
+        files = self.world.files
+        for folder in files.listdir(files.directory):
+            if "." not in folder:
+                names = files.listdir(files.directory / folder)
+                left = [name for name in names if name.endswith(".tmp")]
+                assert not left, f"{folder}: {left} are left over"
 
 
 async def tell(folder: Path, trace: Trace) -> Story:

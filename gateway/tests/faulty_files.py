@@ -9,7 +9,7 @@ files), those above it up to one that is not:
 A `Trace` counts the calls of all lives of a broker, over kills and restarts. A `Strike` is the one call
 that fails, and how: with an errno, or "short". Short is what the contract in core/logs/files.py allows: a
 write or a reservation stops half-way and raises ENOSPC; a read with `nowait` gives half. A read that may
-wait is short only where the file ends; test_short_results.py holds RealFiles to that.
+wait is short only where the file ends; core/logs/tests/test_short_results.py holds RealFiles to that.
 
 A sync that fails loses what it was to make safe (core/logs/tests/disk.py). A close that fails has closed.
 """
@@ -102,6 +102,10 @@ class FaultyFiles(FakeFiles):
 
     def after_power_cut(self, rng: Random, mood: Mood | None = None) -> FaultyFiles:
         return self._next_life(super().after_power_cut(rng, mood))
+
+    def open_names(self) -> list[str]:
+        paths = [*(handle.path for handle in self._handles.values()), *self._folders.values()]
+        return [path.name for path in paths]
 
     def _next_life(self, disk: FakeFiles) -> FaultyFiles:
         following = FaultyFiles(disk.directory, disk._root, self.trace)

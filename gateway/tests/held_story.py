@@ -20,7 +20,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from core.wheel.tests.delays import Message, batch
-from gateway.tests.fault_story import HOUR, MINUTE, PLAIN, SHARED, SHORT, TOPICS, Story
+from gateway.tests.fault_story import HOUR, LASTING, MINUTE, PLAIN, SHARED, SHORT, Story
 from gateway.tests.harness import produce
 from gateway.tests.lives import Caller, World
 from gateway.tests.one_thread import gate
@@ -63,7 +63,7 @@ class HeldStory(Story):
         await self._check()
 
     async def _begin(self) -> None:
-        for name, configs in TOPICS.items():
+        for name, configs in LASTING.items():
             await self._create(name, configs)
         await self.world.broker.registry.alter_group("sharers", {"consume.mode": "shared"})
         await self._producer.begin()

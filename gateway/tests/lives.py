@@ -119,8 +119,11 @@ class World:
     async def stop(self) -> None:
         """Cleanly."""
         self._count()
+        disk = self.broker.log.log.files
         self._scope.cancel()
         await self._over.wait()
+        assert isinstance(disk, FaultyFiles)
+        assert not disk.open_handles(), f"still open: {disk.open_names()}"
 
     async def kill(self) -> None:
         """Kill -9: what was written stays."""

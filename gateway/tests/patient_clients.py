@@ -24,6 +24,7 @@ from gateway.tests.lives import Caller
 from gateway.tests.members import Member, fetch_request
 from gateway.wire import InitProducerIdRequest
 from gateway.wire.codes import ErrorCode
+from meta.values import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -205,10 +206,22 @@ class Operator:
         self._book.parked[value].due = due
 
     async def count(self, topic: str) -> int:
-        from meta.values import LONG_MAX
-
         pending: int = await self._insist(lambda d, s: d.count(s, 0, LONG_MAX), topic)
         return pending
+
+    async def check_list(self) -> None:
+        """What is pending is listed: all that is due a minute from now or later, and nothing else."""
+        soonest = self._world.clock.now_ms() + 60_000
+        page = await self._insist(
+            lambda d, _: d.list(None, soonest, LONG_MAX, None, 1_000), "plain"
+        )
+        found = sorted(pending.due for pending in page.items)
+        wanted = [
+            parked.due
+            for parked in self._book.parked.values()
+            if not parked.cancelled and parked.due >= soonest
+        ]
+        assert found == sorted(wanted), "what is pending is not what is listed"
 
     async def _insist(self, ask: Callable[[Any, Any], Awaitable[Any]], topic: str) -> Any:
         for _ in range(MOST_TRIES):
