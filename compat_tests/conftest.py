@@ -56,7 +56,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="kumquat|kafka|HOST:PORT",
         help="the broker that the compatibility stories run against",
     )
-    parser.addoption("--long", action="store_true", help="also the stories that take minutes")
     parser.addoption(
         "--churn-seconds", default=18, type=float, help="how long test_groups_churn.py goes on"
     )

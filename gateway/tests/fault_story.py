@@ -1,0 +1,308 @@
+"""The story that is told with each fault: all that a broker does, in three lives and a power cut.
+
+    life 1   topics are made; one of them fills segments that retention will delete. Two members share a
+             topic, a group commits plain offsets, messages are parked, cancelled and moved by producers and
+             by hand. Retention deletes. Then kill -9.
+    life 2   the same again, with cold reads; hours pass, messages become due; schedule files are merged.
+             Then a clean stop.
+    life 3   more hours pass, until nothing is pending. What was promised is checked: by then whatever was
+             struck has had its time to heal.
+    life 4   after a power cut that leaves only what was synced: all that was acked is still there.
+
+Each life is a few dozen messages. Where something fails, clients try again (patient_clients.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from gateway.dispatch import ANSWERABLE
+from gateway.tests.lives import Caller, World, lives
+from gateway.tests.patient_clients import (
+    AGAIN,
+    MOST_TRIES,
+    Book,
+    GroupBook,
+    Operator,
+    Producer,
+    Reader,
+    Sharer,
+    insist,
+)
+from gateway.wire import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from gateway.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway.tests.faulty_files import Trace
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+SHORT, SHARED, PLAIN, GONE = "short", "shared", "plain", "gone"
+RETENTION_MS = 10 * MINUTE
+LASTING = {SHORT: {"retention.ms": str(RETENTION_MS)}, SHARED: {}, PLAIN: {}}
+_PADDING = b"." * 120
+
+
+class Story:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.book = Book()
+        self.groups = GroupBook()
+        self._producer = Producer(world, self.book)
+        self._operator = Operator(world, self.book)
+        self._reader = Reader(world)
+        self._admin = Caller(world, "admin")
+        self._members = [
+            Sharer(world, name, "sharers", SHARED, self.groups) for name in ("one", "two")
+        ]
+        self._count = 0
+        self._committed = -1
+        self._maybe_committed: set[int] = set()
+        """Positions whose commit was not answered."""
+
+    async def tell(self) -> None:
+        await self._life_1()
+        await self.world.kill()
+        await self.world.start()
+        await self._life_2()
+        await self.world.stop()
+        await self.world.start()
+        await self._life_3()
+        await self.world.cut(0, "nothing")
+        await self.world.start()
+        await self._life_4()
+
+    # --- lives -----------------------------------------------------------------------------------
+
+    async def _life_1(self) -> None:
+        for name, configs in {**LASTING, GONE: {}}.items():
+            await self._create(name, configs)
+        await self.world.broker.registry.alter_group("sharers", {"consume.mode": "shared"})
+        await self._producer.begin()
+        for n in range(10):
+            await self._producer.plain(SHORT, *(self._value("short") for _ in range(6)))
+            due = self.world.clock.now_ms() + 9 * HOUR + n
+            await self._producer.later(SHARED, self._value("outlives-its-segment"), due)
+        await self._producer.mixed(GONE, self._value("gone"), self._value("gone"), due)
+        for member in self._members:
+            await member.begin()
+        for _ in range(3):
+            await self._round()
+        self.world.clock.jump(RETENTION_MS + 1)
+        await self._pass(12)
+
+    async def _life_2(self) -> None:
+        self.world.files.cold = True
+        await self._delete(GONE)
+        await self._producer.begin()
+        for _ in range(6):
+            await self._round()
+            self.world.clock.jump(10 * MINUTE)
+            await self._pass(2)
+        await self._read_all(over=False)
+        await self._operator.check_list()
+
+    async def _life_3(self) -> None:
+        self.world.files.cold = False
+        await self._round()
+        for _ in range(4):
+            self.world.clock.jump(HOUR)
+            await self._pass(3)
+        await self._round()
+        self.world.clock.jump(8 * HOUR)
+        await self._pass(40)
+        await self._check()
+        self._check_chores()
+
+    async def _life_4(self) -> None:
+        await self._check()
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    async def _round(self) -> None:
+        """A bit of everything."""
+        self._count += 1
+        n, now = self._count, self.world.clock.now_ms()
+        producer = self._producer
+        await producer.plain(SHARED, *(self._value("m") for _ in range(5)))
+        await producer.plain(PLAIN, *(self._value("p") for _ in range(4)))
+        await producer.later(SHARED, self._value("soon"), now + 1_500)
+        await producer.mixed(SHARED, self._value("now"), self._value("later"), now + 30 * MINUTE)
+        far, name = now + 3 * HOUR, b"n%d" % n
+        values = [self._value(kind) for kind in ("cancel", "move", "by-hand", "moved-by-hand")]
+        for i, value in enumerate(values):
+            await producer.later(PLAIN, value, far + i, name + b"-%d" % i)
+        await self._turn()
+        await producer.cancel(PLAIN, name + b"-0", values[0])
+        await producer.move(PLAIN, name + b"-1", values[1], now + 2 * HOUR)
+        await self._operator.cancel(PLAIN, f"n{n}-2", values[2])
+        await self._operator.move(PLAIN, f"n{n}-3", values[3], now + 4 * HOUR)
+        await self._commit_plain()
+        await self._pass(2)
+
+    async def _pass(self, seconds: int) -> None:
+        """Time passes, and the members go on reading."""
+        for _ in range(seconds):
+            await trio.sleep(0.8)
+            await self._turn()
+        if self.world.fenced:
+            await self.world.patience()
+        if self.world.restarted:
+            # What was acked since a sync failed is on disk, and so is what it builds on.
+            self.world.restarted = False
+            await self.world.cut(0, "nothing")
+            await self.world.start()
+
+    async def _turn(self) -> None:
+        for member in self._members:
+            await member.turn()
+
+    async def _create(self, name: str, configs: dict[str, str]) -> None:
+        for _ in range(MOST_TRIES):
+            broker = self.world.broker
+            try:
+                await broker.subjects.create(name, configs)
+            except ANSWERABLE as error:
+                if error.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                    subject = broker.log.subjects.by_name[name]
+                    await broker.subjects.alter(subject, configs)
+                    return
+                if error.error_code not in AGAIN:
+                    raise
+                await self.world.patience()
+            else:
+                return
+        raise AssertionError(f"{name} still cannot be made")
+
+    async def _delete(self, name: str) -> None:
+        for _ in range(MOST_TRIES):
+            subject = self.world.broker.log.subjects.by_name.get(name)
+            if subject is None:
+                break
+            try:
+                await self.world.broker.subjects.delete(subject)
+            except ANSWERABLE as error:
+                if error.error_code not in AGAIN:
+                    raise
+                await self.world.patience()
+        for value in [value for value, parked in self.book.parked.items() if parked.topic == name]:
+            self.book.parked[value].cancelled = True
+
+    async def _commit_plain(self) -> None:
+        """A consumer that keeps no membership."""
+        offset = self.world.broker.log.subjects.by_name[PLAIN].high_watermark
+        partition = OffsetCommitRequestPartition(0, offset, committed_metadata="x" * 3_000)
+        request = OffsetCommitRequest(
+            "plain", topics=[OffsetCommitRequestTopic(PLAIN, [partition])]
+        )
+        answer = await insist(
+            self.world,
+            lambda: self._admin.call(request, 7),
+            lambda answer: int(answer.topics[0].partitions[0].error_code),
+        )
+        assert answer.topics[0].partitions[0].error_code == 0
+        self._committed = offset
+        self._maybe_committed.clear()
+
+    async def _position(self, group: str, topic: str) -> int:
+        request = OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, [0])])
+        answer: Any = await self._admin.call(request, 5)
+        partition = answer.topics[0].partitions[0]
+        assert partition.error_code == 0
+        return int(partition.committed_offset)
+
+    def _value(self, kind: str) -> bytes:
+        self._count += 1
+        return b"%s %d " % (kind.encode(), self._count) + _PADDING
+
+    # --- checks ----------------------------------------------------------------------------------
+
+    async def _check(self) -> None:
+        """Nothing acked is lost, doubled, early or moved; and the broker does its work."""
+        await self._go_on()
+        await self._read_all(over=True)
+        position = await self._position("plain", PLAIN)
+        assert position in {self._committed, *self._maybe_committed}, "a commit went back"
+        for topic in LASTING:
+            assert await self._operator.count(topic) == 0, f"{topic}: something is pending still"
+        await self._drain()
+        records, _ = await self._reader.read(SHARED)
+        for value in {record.value or b"" for record in records}:
+            assert value in self.groups.committed, f"the group was never handed {value!r}"
+        end = self.world.broker.log.subjects.by_name[SHARED].high_watermark
+        group = self.world.broker.actions.groups.by_name["sharers"]
+        progress = group.progress[self.world.broker.log.subjects.by_name[SHARED].id]
+        assert progress.settled, "the group has unacked messages"
+        assert progress.cursor == end, "the group has not come to the end"
+        assert self.world.damage() == (0, 0), "something readable counts as lost, or as damaged"
+        assert self.world.broker.statistics().delay.failing is None
+
+    async def _go_on(self) -> None:
+        """New messages are taken and delivered, new commits stand: without a restart, unless the fault
+        strikes right here."""
+        starts = self.world.starts
+        try:
+            await self._go_on_once()
+        except AssertionError:
+            if self.world.starts == starts:
+                raise
+        if self.world.starts > starts:
+            await self._go_on_once()
+
+    async def _go_on_once(self) -> None:
+        await self._producer.plain(SHARED, self._value("last"))
+        soon = self._value("last-delayed")
+        await self._producer.later(SHARED, soon, self.world.clock.now_ms() + 500)
+        await self._pass(4)
+        await self._commit_plain()
+        records, _ = await self._reader.read(SHARED)
+        assert soon in [record.value for record in records], "what is due is not delivered"
+
+    async def _read_all(self, *, over: bool) -> None:
+        for topic in LASTING:
+            records, first = await self._reader.read(topic)
+            if first:
+                assert topic == SHORT, f"{topic} has lost its beginning"
+            self.book.check(topic, records, first, over=over)
+
+    async def _drain(self) -> None:
+        quiet = 0
+        for _ in range(MOST_TRIES):
+            handed = sum([await member.turn() for member in self._members])
+            quiet = 0 if handed else quiet + 1
+            if quiet == 3:
+                return
+            await trio.sleep(0.5)
+        raise AssertionError("the group does not come to an end")
+
+    def _check_chores(self) -> None:
+        """What housekeeping could not do is done by now."""
+        log = self.world.broker.log.log
+        short = self.world.broker.log.subjects.by_name[SHORT]
+        assert short.earliest > 0, "retention has deleted nothing"
+        assert log.state.segments[0].base > 0, "no segment was deleted"
+        assert not log.unindexed_segments(), "a sealed segment has no index"
+        assert GONE not in self.world.broker.log.subjects.by_name, "a deleted topic is back"
+        files = self.world.files
+        for folder in files.listdir(files.directory):
+            if "." not in folder:
+                names = files.listdir(files.directory / folder)
+                left = [name for name in names if name.endswith(".tmp")]
+                assert not left, f"{folder}: {left} are left over"
+
+
+async def tell(folder: Path, trace: Trace) -> Story:
+    async with lives(folder, trace) as world:
+        story = Story(world)
+        await story.tell()
+    return story
