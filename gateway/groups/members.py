@@ -108,6 +108,10 @@ class Members:
         roster = self.rosters.get(group.id)
         return roster if roster is not None and roster.group is group else Roster(group)
 
+    def is_empty(self, group: Group) -> bool:
+        """Nobody is in it; nor is anybody about to be, where a client assigns."""
+        return not group.members and self.peek(group).led is None
+
     def find(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Roster, Member]:
         """A member of a served group, by what a request says of it."""
         group = self.ledger.groups.by_name.get(group_id)

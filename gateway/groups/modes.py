@@ -57,7 +57,7 @@ class Modes:
             return mode == SHARED
         several = len(division.subscribers) > 1
         if progress is None or not progress.shared:
-            committed = progress is not None and progress.position is not None
+            committed = progress is not None and progress.committed
             self._ask_owner(roster, division, several=several, committed=committed)
             return committed and several
         if several:
