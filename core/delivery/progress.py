@@ -127,6 +127,7 @@ class PullLog:
 
 class Progress:
     __slots__ = (
+        "committed_at",
         "cursor",
         "epoch",
         "expired",
@@ -149,6 +150,8 @@ class Progress:
         self.redelivery = Ranges()
         self.expired = 0
         """How many messages were gone, or could not be read, before they were acked."""
+        self.committed_at = 0
+        """When the group last committed or acked, ms since the epoch."""
 
     def lowest_unacked(self) -> int | None:
         """The group's position in sequences: what lag tools are told."""

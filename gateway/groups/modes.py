@@ -41,6 +41,9 @@ class World(Protocol):
     def subjects(self) -> Subjects: ...
     def config(self, group: str) -> GroupConfig: ...
     def mode(self, group: str, sid: int) -> str: ...
+    def now_ms(self) -> int:
+        """The wall clock, ms since the epoch."""
+
     def changed(self, group: Group, sid: int) -> None:
         """What may be handed out of this subject has changed: released, or no longer held back."""
 

@@ -14,7 +14,8 @@ Commits
   at that end of the subject. Among several it would take from the others what they have leased, so it
   changes nothing.
 - A commit that accepts no partition makes no group.
-- A commit that changes nothing writes nothing.
+- A commit that changes nothing writes nothing, unless the last one is REFRESH_MS old: a reader without a
+  group that commits the same position again and again must not see it expire.
 
 Positions
 - A member that holds a pull log is told the first pull offset that is not acked, with leader epoch -1.
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from gateway.wire import OffsetCommitRequest, OffsetCommitRequestPartition
 
 MAX_METADATA = 4096
+REFRESH_MS = 3_600_000
 NONE = -1
 """The offset of a group that has committed nothing."""
 LATEST, EARLIEST = -1, -2
@@ -162,7 +164,7 @@ class Offsets:
             return
         metadata = asked.committed_metadata or ""
         wanted = (asked.committed_offset, asked.committed_leader_epoch, metadata)
-        if progress is None or shared or wanted != _stored(progress):
+        if progress is None or shared or wanted != _stored(progress) or self._is_old(progress):
             if shared:
                 done.changes.append((actions.DROP, group.id, subject.id))
             done.changes.append((actions.COMMIT, group.id, subject.id, *wanted))
@@ -175,6 +177,10 @@ class Offsets:
             sequence = subject.earliest if end == EARLIEST else subject.high_watermark
             done.changes.append((actions.SHARE, group.id, subject.id, sequence))
             done.begun.append(subject.id)
+
+    def _is_old(self, progress: Progress) -> bool:
+        age = self._members.world.now_ms() - progress.committed_at
+        return age >= min(REFRESH_MS, self._members.limits.offsets_retention_ms // 4)
 
     def _ack(self, done: Commit, group: Group, sid: int, slot: int, pull: int) -> None:
         log = group.progress[sid].pull_logs[slot]
