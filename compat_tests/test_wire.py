@@ -339,3 +339,14 @@ def test_offset_for_leader_epoch(wire: Wire, topic: str, version: int) -> None:
     )
     answer = wire.call(request, version).topics[0].partitions[0]
     assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (0, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "known_from"), [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-7, 99)]
+)
+def test_a_special_time_is_refused_by_versions_that_do_not_know_it(
+    wire: Wire, topic: str, timestamp: int, known_from: int
+) -> None:
+    for version in range(1, 11):
+        code = listed(wire.call(list_offsets(topic, timestamp), version))[0]
+        assert code == (0 if version >= known_from else 35), version

@@ -254,6 +254,21 @@ class BrokerConfig:
         "How often a KIP-848 member is told to send heartbeats.",
     )
 
+    offsets_retention_minutes: int = option(
+        "offsets.retention.minutes",
+        7 * 24 * 60,
+        integer(1),
+        "Offsets of a group are forgotten so long after its last member left or, where it had none, after "
+        "the last commit; and so are offsets of subjects that none of its members reads any more.",
+    )
+    offsets_retention_check_interval_ms: int = option(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        whole(1),
+        "How often the broker looks for offsets past their retention, and for groups without members and "
+        "offsets.",
+    )
+
     # The log
 
     log_segment_bytes: int = option(

@@ -1,7 +1,8 @@
 """Groups in a running broker: a thin Trio shell around gateway.groups.Coordinator.
 
 It decides nothing. It gives the decisions their clock, sees to it that an answer leaves only when what it
-builds on is durable, waits with requests that are held, and has one task for all deadlines.
+builds on is durable, waits with requests that are held, has one task for all deadlines and one that looks
+for offsets past their retention, some groups at a time.
 
 For other parts of the broker:
     groups                        the durable state: groups, members, positions, pull logs
@@ -61,6 +62,8 @@ NEVER = float("inf")
 NEEDS_ID_FROM = 4
 CAN_SKIP_FROM = 9
 STALL_SECONDS = 1.0
+EXPIRED_AT_ONCE = 100
+"""Groups that are looked at for offsets past their retention before others have their turn."""
 
 
 class HandOut(Enum):
@@ -80,6 +83,8 @@ def limits(config: BrokerConfig) -> Limits:
         initial_delay_ms=config.group_initial_rebalance_delay_ms,
         consumer_session_ms=config.group_consumer_session_timeout_ms,
         consumer_heartbeat_ms=config.group_consumer_heartbeat_interval_ms,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_check_ms=config.offsets_retention_check_interval_ms,
     )
 
 
@@ -90,6 +95,7 @@ class Coordination:
         self.groups = actions.groups
         self.subjects = subjects
         self._actions = actions
+        self._limits = limits
         self._registry = registry
         self._core = Coordinator(actions.groups, actions.append_nowait, self, limits)
         self._resumed: list[Callable[[Group, int], None]] = []
@@ -101,7 +107,12 @@ class Coordination:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """See to deadlines until cancelled. Started when what was stored is taken over."""
         self._core.start(trio.current_time())
-        task_status.started()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._expire_offsets)
+            task_status.started()
+            await self._see_to_deadlines()
+
+    async def _see_to_deadlines(self) -> None:
         while True:
             self._sooner = trio.Event()
             self._sleeps_until = self._core.deadlines.next
@@ -111,6 +122,23 @@ class Coordination:
                 # The whole broker stood still. Heartbeats wait to be read: read them first.
                 await trio.sleep(STALL_SECONDS)
             self._core.tick(trio.current_time())
+
+    async def _expire_offsets(self) -> None:
+        while True:
+            await trio.sleep(self._limits.offsets_check_ms / 1000)
+            try:
+                await self.expire_offsets()
+            except CoordinatorNotAvailable as error:
+                logger.error("offsets past their retention are not forgotten: %s", error)
+
+    async def expire_offsets(self) -> int:
+        """Forget what is past its retention; how much that was."""
+        count, ids = 0, list(self.groups.by_id)
+        for first in range(0, len(ids), EXPIRED_AT_ONCE):
+            some = ids[first : first + EXPIRED_AT_ONCE]
+            count += self._do(lambda some=some: self._core.expire(some))  # type: ignore[misc]
+            await trio.lowlevel.checkpoint()
+        return count
 
     def _set_alarm(self) -> None:
         if self._core.deadlines.next < self._sleeps_until:
@@ -248,6 +276,9 @@ class Coordination:
 
     def mode(self, group: str, sid: int) -> str:
         return consume_mode(self._registry.group_configs(group), self._registry.configs(sid))
+
+    def now_ms(self) -> int:
+        return self._actions.now_ms()
 
     def changed(self, group: Group, sid: int) -> None:
         for callback in self._resumed:

@@ -1,6 +1,7 @@
 """How groups look to those who ask about them: their type, state, and what their members hold.
 
-Type: `consumer` as soon as one member speaks KIP-848, else `classic`, as in Kafka.
+Type: `consumer` as soon as one member speaks KIP-848, else `classic`, as in Kafka; a group without members
+keeps the type and the protocol type of the last one. A group that never had any has no protocol type.
 A sharing member holds the subject's only partition, as do all the others that share it.
 """
 
@@ -21,6 +22,8 @@ DEAD = "Dead"
 
 
 def is_consumer_group(group: Group) -> bool:
+    if not group.members:
+        return group.last_kind == KIP_848
     return any(member.kind == KIP_848 for member in group.members.values())
 
 
@@ -29,8 +32,9 @@ def group_type(group: Group) -> str:
 
 
 def protocol_type(group: Group) -> str:
-    """`consumer`, or whatever the members of a group that assigns itself call it."""
-    return next((member.protocol_type for member in group.members.values()), CONSUMER)
+    """`consumer`, or whatever the members of a group that assigns itself call it; empty: it had none."""
+    members = group.members.values()
+    return next((member.protocol_type for member in members), group.last_protocol_type)
 
 
 def protocol(group: Group) -> str:

@@ -19,6 +19,9 @@ subjects are numbers: a subject's are the message log's, and belong to the id, n
     holes    gid, sid, first, count             sequences below the cursor that no message ever had
     drop     gid, sid                           the group forgets the subject
     gone     sid                                the subject is deleted: all groups forget it
+    heard    gid, member id                     a member showed, for the first time since a start, that it
+                                                is there
+    silent   milliseconds                       for so long more all who have not are silent
     jump     distance                           a start: every pull log goes on that much higher; 0 after a
                                                 clean stop
     stopped                                     a clean stop: nothing that was handed out is missing here
@@ -29,10 +32,14 @@ In snapshots alone:
     slots    sid, given, top                    … slots of a subject, and how far its pull logs have come
     again    gid, sid, first, count, attempt    messages that wait to be delivered again
     expired  gid, sid, count                    how many messages were gone before they were acked
+    emptied  gid, kind, protocol type, time     what the last member was, and when it left (ms)
+    committed  gid, sid, time                   when a position was last committed or acked (ms)
+    silence  gid, {member id: milliseconds}     members of which nothing was heard since the last start
     log      gid, sid, slot, member id, [begin, acked, next], gaps, [[pull, first, count, attempt], …]
                                                 a pull log
 
-State changes in `apply` alone (state.py); replay and the running broker share it.
+State changes in `apply` alone (state.py); replay and the running broker share it. What time an action was
+done at is the time in the header of its frame.
 """
 
 from __future__ import annotations
@@ -57,10 +64,15 @@ LOST = "lost"
 HOLES = "holes"
 DROP = "drop"
 GONE = "gone"
+HEARD = "heard"
+SILENT = "silent"
 JUMP = "jump"
 NUMBERS = "numbers"
 SLOTS = "slots"
 AGAIN = "again"
 EXPIRED = "expired"
+EMPTIED = "emptied"
+COMMITTED = "committed"
+SILENCE = "silence"
 LOG = "log"
 STOPPED = "stopped"

@@ -122,7 +122,7 @@ def overtaken(gid: int, sid: int, progress: Progress, earliest: int) -> Action |
 def missed(progress: Progress, earliest: int) -> int:
     """How many messages below `earliest` the group has not acked."""
     if not progress.shared:
-        return 0 if progress.position is None else max(0, earliest - progress.position)
+        return max(0, earliest - (progress.position or 0)) if progress.committed else 0
     unacked = [(r.first, r.size) for r in progress.redelivery]
     for log in progress.pull_logs.values():
         unacked += [(lease.first, lease.size) for lease in log.leases]

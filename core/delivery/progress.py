@@ -127,6 +127,7 @@ class PullLog:
 
 class Progress:
     __slots__ = (
+        "committed_at",
         "cursor",
         "epoch",
         "expired",
@@ -139,7 +140,8 @@ class Progress:
 
     def __init__(self) -> None:
         self.position: int | None = None
-        """What was committed with plain offsets; None when nothing ever was."""
+        """What was committed with plain offsets; None when nothing ever was. A negative one is told again
+        and is no place in the subject: the client is to choose one."""
         self.epoch = -1
         self.metadata = ""
         self.shared = False
@@ -148,6 +150,8 @@ class Progress:
         self.redelivery = Ranges()
         self.expired = 0
         """How many messages were gone, or could not be read, before they were acked."""
+        self.committed_at = 0
+        """When the group last committed or acked, ms since the epoch."""
 
     def lowest_unacked(self) -> int | None:
         """The group's position in sequences: what lag tools are told."""
@@ -157,6 +161,11 @@ class Progress:
         if self.redelivery.lowest is not None:
             lowest.append(self.redelivery.lowest)
         return min(lowest, default=self.cursor)
+
+    @property
+    def committed(self) -> bool:
+        """Whether a place in the subject was committed."""
+        return self.position is not None and self.position >= 0
 
     @property
     def settled(self) -> bool:
@@ -181,7 +190,7 @@ class Progress:
         if pull < log.next:
             raise ValueError(f"pull sequence {pull} of slot {log.slot} was given before")
         if not self.shared and given:  # the action that began it is lost
-            self.begin_sharing(min(self.position or 0, given[0][0]))
+            self.begin_sharing(min(max(self.position or 0, 0), given[0][0]))
         for first, size, attempt in given:
             self._claim(first, first + size)
             log.give(Lease(pull, first, size, attempt))
@@ -207,7 +216,7 @@ class Progress:
 
     def expire(self, sequence: int) -> None:
         """All below is gone from the subject."""
-        if self.position is not None:
+        if self.position is not None and self.position >= 0:
             self.position = max(self.position, sequence)
         if self.shared:
             self.expired += max(0, sequence - self.cursor)

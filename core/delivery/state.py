@@ -7,6 +7,10 @@ A slot is a number of 15 bits, so it is used again when all have been used; neve
 must not come again is a pull offset. So a new pull log begins above all that any pull log of the subject,
 gone or at hand in a snapshot, has reached; and above what one may have reached whose traces an unclean
 stop has taken: `_jump` raises the floor for subjects that nothing is known of too.
+
+Two things are remembered for the sake of time (lifetimes.py says what comes of them): since when a group
+has been empty and when it committed; and for how long a member has been silent since the broker started,
+summed over starts, until it is heard.
 """
 
 from __future__ import annotations
@@ -78,7 +82,17 @@ class Member:
 
 
 class Group:
-    __slots__ = ("generation", "id", "members", "name", "progress", "snapshot")
+    __slots__ = (
+        "empty_since",
+        "generation",
+        "id",
+        "last_kind",
+        "last_protocol_type",
+        "members",
+        "name",
+        "progress",
+        "snapshot",
+    )
 
     def __init__(self, group_id: int, name: str) -> None:
         self.id = group_id
@@ -89,6 +103,10 @@ class Group:
         """The highest that a member was given."""
         self.snapshot = -1
         """The base of the last segment of the action log that holds this group's state."""
+        self.last_kind = self.last_protocol_type = ""
+        """Of the member that was the last to leave; empty: there was none yet."""
+        self.empty_since = 0
+        """When that was, ms since the epoch."""
 
 
 @dataclass(slots=True)
@@ -116,6 +134,10 @@ class Groups:
         """No pull log may begin below."""
         self.clean = True
         """Whether the last action was a clean stop."""
+        self.now_ms = 0
+        """When what is being applied was done: the time in the header of its frame."""
+        self.silent: dict[tuple[int, str], int] = {}
+        """Group and member that was not heard since the last start → for how many ms of serving."""
         self._appliers: dict[str, Callable[..., None]] = {
             actions.GROUP: self._group,
             actions.FORGET: self._forget,
@@ -133,11 +155,16 @@ class Groups:
             actions.HOLES: self._holes,
             actions.DROP: self._drop,
             actions.GONE: self._gone,
+            actions.HEARD: self._heard,
+            actions.SILENT: self._silent,
             actions.JUMP: self._jump,
             actions.NUMBERS: self._numbers,
             actions.SLOTS: self._slots,
             actions.AGAIN: self._again,
             actions.EXPIRED: self._expired,
+            actions.EMPTIED: self._emptied,
+            actions.COMMITTED: self._committed,
+            actions.SILENCE: self._silence,
             actions.LOG: self._log,
             actions.STOPPED: self._stopped,
         }
@@ -162,6 +189,8 @@ class Groups:
         group = self.by_id.pop(gid)
         for sid in list(group.progress):
             self._free_slots(group, sid)
+        for member_id in group.members:
+            self.silent.pop((gid, member_id), None)
         del self.by_name[group.name]
 
     def _member(self, gid: int, fields: dict[str, Any]) -> None:
@@ -171,7 +200,27 @@ class Groups:
         group.generation = max(group.generation, member.generation)
 
     def _left(self, gid: int, member_id: str) -> None:
-        self.by_id[gid].members.pop(member_id, None)
+        group = self.by_id[gid]
+        member = group.members.pop(member_id, None)
+        self.silent.pop((gid, member_id), None)
+        if member is not None and not group.members:
+            self._emptied(gid, member.kind, member.protocol_type, self.now_ms)
+
+    def _emptied(self, gid: int, kind: str, protocol_type: str, since: int) -> None:
+        group = self.by_id[gid]
+        group.last_kind, group.last_protocol_type, group.empty_since = kind, protocol_type, since
+
+    # --- silence ---------------------------------------------------------------------------------
+
+    def _heard(self, gid: int, member_id: str) -> None:
+        self.silent.pop((gid, member_id), None)
+
+    def _silent(self, milliseconds: int) -> None:
+        for key in self.silent:
+            self.silent[key] += milliseconds
+
+    def _silence(self, gid: int, silences: dict[str, int]) -> None:
+        self.silent.update({(gid, member_id): ms for member_id, ms in silences.items()})
 
     # --- positions -------------------------------------------------------------------------------
 
@@ -181,9 +230,15 @@ class Groups:
     def _commit(self, gid: int, sid: int, sequence: int, epoch: int, metadata: str) -> None:
         progress = self._progress(gid, sid)
         progress.position, progress.epoch, progress.metadata = sequence, epoch, metadata
+        progress.committed_at = self.now_ms
+
+    def _committed(self, gid: int, sid: int, at: int) -> None:
+        self._progress(gid, sid).committed_at = at
 
     def _share(self, gid: int, sid: int, sequence: int) -> None:
-        self._progress(gid, sid).begin_sharing(sequence)
+        progress = self._progress(gid, sid)
+        progress.begin_sharing(sequence)
+        progress.committed_at = self.now_ms
 
     def _unshare(self, gid: int, sid: int) -> None:
         group, progress = self.by_id[gid], self._progress(gid, sid)
@@ -244,7 +299,9 @@ class Groups:
         progress.lease(progress.pull_logs[slot], pull, given)
 
     def _ack(self, gid: int, sid: int, slot: int, pull: int) -> None:
-        self.by_id[gid].progress[sid].pull_logs[slot].ack(pull)
+        progress = self.by_id[gid].progress[sid]
+        progress.pull_logs[slot].ack(pull)
+        progress.committed_at = self.now_ms
 
     def _release(self, gid: int, sid: int, slot: int) -> None:
         self._free(sid, self.by_id[gid].progress[sid].release(slot))
@@ -265,6 +322,9 @@ class Groups:
     # --- starts and stops ------------------------------------------------------------------------
 
     def _jump(self, distance: int) -> None:
+        for group in self.by_id.values():
+            for member_id in group.members:
+                self.silent.setdefault((group.id, member_id), 0)
         self.floor += distance
         for numbers in self.numbers.values():
             numbers.top += distance
@@ -281,8 +341,17 @@ class Groups:
         """The actions that make this group as it is, from nothing."""
         made: list[Action] = [(actions.GROUP, group.id, group.name, group.generation)]
         made += [(actions.MEMBER, group.id, asdict(m)) for m in group.members.values()]
+        silences = {
+            m: self.silent[group.id, m] for m in group.members if (group.id, m) in self.silent
+        }
+        if silences:
+            made.append((actions.SILENCE, group.id, silences))
+        if group.last_kind:
+            last = (group.last_kind, group.last_protocol_type, group.empty_since)
+            made.append((actions.EMPTIED, group.id, *last))
         for sid, progress in group.progress.items():
             made += self._snapshot_progress(group.id, sid, progress)
+            made.append((actions.COMMITTED, group.id, sid, progress.committed_at))
         return made
 
     def _snapshot_progress(self, gid: int, sid: int, progress: Progress) -> list[Action]:

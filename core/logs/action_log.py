@@ -47,7 +47,7 @@ SEGMENT_BYTES = 16 << 20
 RESERVE_BYTES = 4 << 20
 ROLL_RETRY_MS = 1_000
 """How long a segment that could not be begun is not tried again."""
-_OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SLOTS, kinds.STOPPED}
+_OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SILENT, kinds.SLOTS, kinds.STOPPED}
 _SUBJECTS_A_FRAME = 500
 
 
@@ -68,7 +68,7 @@ class ActionLog:
         self.synced_end = 0
         self.written_end = 0
         self.fenced: StorageError | None = None
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._segment_bytes = segment_bytes
         self._reserve_bytes = reserve_bytes
         self._fd = -1
@@ -177,7 +177,8 @@ class ActionLog:
             raise wrong
 
     def _write(self, frames: Sequence[tuple[int, Sequence[Action]]]) -> None:
-        at, now = self.written_end, self._now_ms()
+        at = self.written_end
+        now = self.groups.now_ms = self.now_ms()
         packed = []
         for kind, actions in frames:
             packed.append(pack_frame(kind, actions, at, self.synced_end, now))
@@ -235,7 +236,7 @@ class ActionLog:
         a segment that came to nothing is never taken for one."""
         new = ActionSegment(self.directory, self.written_end)
         numbers = (kinds.NUMBERS, self.groups.next_id, self.groups.floor)
-        frame = pack_frame(SEGMENT_START, [numbers], new.base, self.synced_end, self._now_ms())
+        frame = pack_frame(SEGMENT_START, [numbers], new.base, self.synced_end, self.now_ms())
         unnamed = self.directory / UNNAMED
         fd = self.files.open(unnamed, create=True)
         try:

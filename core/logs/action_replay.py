@@ -130,7 +130,9 @@ class Replay:
         window, at = frames.window(position)
         unpack, apply, border = HEADER.unpack_from, self._apply, self._border
         while at + HEADER_SIZE <= len(window):
-            magic, version, kind, _, length, payload_crc, where, synced, _, crc = unpack(window, at)
+            magic, version, kind, _, length, payload_crc, where, synced, time, crc = unpack(
+                window, at
+            )
             end = at + HEADER_SIZE + length
             if (
                 (magic, version, where) != (MAGIC, VERSION, position)
@@ -146,6 +148,7 @@ class Replay:
                 actions = parse_actions(payload)
             except ValueError:
                 break
+            self.groups.now_ms = time
             for action in actions:
                 apply(segment, position, action)
             border = max(border, synced)
@@ -172,6 +175,7 @@ class Replay:
         except ValueError as error:
             return f"no JSON: {error}"
         self._border = max(self._border, header.synced_end)
+        self.groups.now_ms = header.time
         for action in actions:
             self._apply(segment, header.position, action)
         if header.kind == SNAPSHOT_END:

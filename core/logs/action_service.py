@@ -49,6 +49,7 @@ class ActionService:
 
     def __init__(self, action_log: ActionLog) -> None:
         self.log = action_log
+        self.now_ms = action_log.now_ms
         self.groups: Groups = action_log.groups
         self.observers: list[Callable[[Sequence[Action]], None]] = []
         """Called with actions that were just applied; they must not raise, nor append."""

@@ -5,7 +5,7 @@ What is to be durable is appended to the ledger: an answer may leave when `posit
 JoinGroup or SyncGroup that cannot be answered yet gives a Ticket. `deadlines.next` says when `tick` is
 to be called.
 
-At start members are taken over, with fresh session clocks.
+At start members are taken over, and their session clocks go on (members.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from core.delivery import actions
+from core.delivery import actions, lifetimes
 from core.errors import StorageError
 from gateway.groups.classic import Classic
 from gateway.groups.consumer import Consumer
@@ -33,6 +33,7 @@ from gateway.groups.members import (
     PENDING,
     REBALANCE,
     SESSION,
+    SILENCE,
     Caller,
     Limits,
     Members,
@@ -57,7 +58,7 @@ from gateway.wire import (
 from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from core.delivery.actions import Action
     from core.delivery.state import Group, Groups
@@ -266,6 +267,9 @@ class Coordinator:
         if kind == PENDING:
             self._arrived(key[1], key[2], now)
             return
+        if kind == SILENCE:
+            self._members.count_silence(now)
+            return
         roster = self._members.rosters.get(key[1])
         if roster is None:
             return
@@ -305,6 +309,31 @@ class Coordinator:
                 roster.led = Led.restored(self._members, roster, now)
             elif group.members or shares:
                 self._members.resume(self._members.roster(group), now)
+        self._members.count_silence(now)
+
+    def expire(self, group_ids: Iterable[int]) -> int:
+        """Forget offsets past their retention, and groups that are nothing any more; how many of both."""
+        count = 0
+        for gid in group_ids:
+            group = self.groups.by_id.get(gid)
+            if group is not None and self.led(group) is None:
+                count += self._expire(group)
+        return count
+
+    def _expire(self, group: Group) -> int:
+        roster, limits = self._members.peek(group), self._limits
+        in_use = {sid for sid, division in roster.divisions.items() if division.in_use}
+        now_ms, retention_ms = self._world.now_ms(), limits.offsets_retention_ms
+        changes = lifetimes.expired(group, in_use, now_ms, retention_ms, limits.offsets_check_ms)
+        self._ledger.append(changes)
+        for change in changes:
+            if change[0] == actions.FORGET:
+                self._members.drop(roster)
+                logger.info("group %s: expired with its offsets", group.name)
+            else:
+                self._divisions.forget(roster, change[2])
+                logger.info("group %s: its offset of subject %d expired", group.name, change[2])
+        return len(changes)
 
     def subject_added(self, subject: Subject, now: float) -> None:
         self._members.subject_added(subject, now)

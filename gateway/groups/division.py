@@ -299,6 +299,8 @@ class Divisions:
         if position is None:
             latest = self._world.config(group.name).auto_offset_reset == LATEST
             position = subject.high_watermark if latest else subject.earliest
+        elif position < 0:  # a commit that names an end: see offsets.py
+            position = subject.high_watermark if position == -1 else subject.earliest
         elif position < subject.earliest:
             logger.warning(
                 "group %s was at %d of %s, which now begins at %d: %d messages were deleted unread",

@@ -96,7 +96,7 @@ class Led:
                 led.leader = member.id
             if member.instance_id is not None:
                 roster.instances[member.instance_id] = member.id
-            members.touch(roster, member, now)
+            members.resume_clock(roster, member, now)
         return led
 
     # --- JoinGroup -------------------------------------------------------------------------------

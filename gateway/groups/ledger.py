@@ -70,9 +70,9 @@ class Ledger:
         released, _ = self._released(group, member, set(member.holds))
         self.append([*released, (actions.LEFT, group.id, member.id)])
 
-    def forget_if_empty(self, group: Group) -> None:
-        """A group without members and positions leaves nothing behind."""
-        if not group.members and not group.progress:
+    def forget_if_unused(self, group: Group) -> None:
+        """A group that never had a member, nor a position, leaves nothing behind."""
+        if not group.members and not group.progress and not group.last_kind:
             self.append([(actions.FORGET, group.id)])
 
     @staticmethod

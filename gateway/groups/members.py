@@ -3,7 +3,12 @@
 Keys of deadlines: (SESSION, group id, member id) when a member counts as gone, (REBALANCE, …) when a
 member that was asked to rejoin, to sync or to let go of something has not, (HOLD, …) when its held
 JoinGroup is answered all the same; (PENDING, group name, member id) when an id that was given is
-forgotten.
+forgotten; (SILENCE,) when the silence of members that were there at the start is next written down.
+
+A session clock survives a restart of the broker. What counts is how long a broker has served without
+hearing from the member, summed over all starts since it was last heard: it is written every second while
+there is such a member. So a dead one goes, however often the broker restarts, and an outage costs nobody
+anything.
 """
 
 from __future__ import annotations
@@ -12,9 +17,12 @@ import logging
 import secrets
 from base64 import urlsafe_b64encode
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.delivery import actions
+from core.errors import StorageError
 from gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
 from gateway.groups.pattern import Patterns
 from gateway.groups.protocol import EAGER, LED, manner_of
@@ -28,7 +36,8 @@ if TYPE_CHECKING:
     from gateway.groups.ledger import Ledger
     from gateway.groups.modes import World
 
-SESSION, REBALANCE, HOLD, PENDING = "session", "rebalance", "hold", "pending"
+SESSION, REBALANCE, HOLD, PENDING, SILENCE = "session", "rebalance", "hold", "pending", "silence"
+SILENCE_SECONDS = 1.0
 MAX_GROUP_ID = 32_767
 """Bytes: what fits into a string of the older protocol versions."""
 BELIEVED_BEATS = 3
@@ -46,6 +55,8 @@ class Limits:
     initial_delay_ms: int
     consumer_session_ms: int
     consumer_heartbeat_ms: int
+    offsets_retention_ms: int
+    offsets_check_ms: int
 
 
 @dataclass(slots=True)
@@ -92,6 +103,7 @@ class Members:
         """Topic name → ids of the groups that have it among their names."""
         self._by_pattern: set[int] = set()
         self.patterns = Patterns()
+        self._counted_silence_at: float | None = None
 
     # --- finding ---------------------------------------------------------------------------------
 
@@ -107,6 +119,10 @@ class Members:
         """Likewise, but to look at: one that is empty is not kept."""
         roster = self.rosters.get(group.id)
         return roster if roster is not None and roster.group is group else Roster(group)
+
+    def is_empty(self, group: Group) -> bool:
+        """Nobody is in it; nor is anybody about to be, where a client assigns."""
+        return not group.members and self.peek(group).led is None
 
     def find(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Roster, Member]:
         """A member of a served group, by what a request says of it."""
@@ -167,7 +183,7 @@ class Members:
             self.divisions.enrol(roster, presence, self._topics(roster, presence))
             if member.kind == EAGER:  # it may be between a JoinGroup and a SyncGroup
                 presence.phases = dict.fromkeys(presence.topics - member.holds.keys(), Phase.STALE)
-            self.touch(roster, member, now)
+            self.resume_clock(roster, member, now)
         for sid, progress in roster.group.progress.items():
             if progress.shared:
                 roster.division(sid)
@@ -176,7 +192,28 @@ class Members:
 
     def touch(self, roster: Roster, member: Member, now: float) -> None:
         """A sign of life."""
+        if (roster.group.id, member.id) in self.ledger.groups.silent:
+            with suppress(StorageError):  # it is written with the next one
+                self.ledger.append([(actions.HEARD, roster.group.id, member.id)])
         self.deadlines.set((SESSION, roster.group.id, member.id), now + member.session_ms / 1000)
+
+    def resume_clock(self, roster: Roster, member: Member, now: float) -> None:
+        """The session clock of a member that was there when the broker stopped goes on."""
+        silent_ms = self.ledger.groups.silent.get((roster.group.id, member.id), 0)
+        left = max(0, member.session_ms - silent_ms) / 1000
+        self.deadlines.set((SESSION, roster.group.id, member.id), now + left)
+
+    def count_silence(self, now: float) -> None:
+        """Write down for how long more those who were not heard since the start are silent. Time in which
+        the whole broker stood still is not theirs."""
+        if not self.ledger.groups.silent:
+            return
+        before = now if self._counted_silence_at is None else self._counted_silence_at
+        passed = min(now - before, 2 * SILENCE_SECONDS)
+        if passed > 0:
+            self.ledger.append([(actions.SILENT, round(passed * 1000))])
+        self._counted_silence_at = now
+        self.deadlines.set((SILENCE,), now + SILENCE_SECONDS)
 
     def expect(self, roster: Roster, member: Member, now: float) -> None:
         """It is to do something within its rebalance time-out; a time that is running runs on."""
@@ -271,7 +308,7 @@ class Members:
         group = roster.group
         if group.members or roster.led is not None:
             return
-        self.ledger.forget_if_empty(group)
+        self.ledger.forget_if_unused(group)
         if not any(progress.shared for progress in group.progress.values()):
             self.drop(roster)
 

@@ -41,6 +41,9 @@ class World(Protocol):
     def subjects(self) -> Subjects: ...
     def config(self, group: str) -> GroupConfig: ...
     def mode(self, group: str, sid: int) -> str: ...
+    def now_ms(self) -> int:
+        """The wall clock, ms since the epoch."""
+
     def changed(self, group: Group, sid: int) -> None:
         """What may be handed out of this subject has changed: released, or no longer held back."""
 
@@ -57,7 +60,7 @@ class Modes:
             return mode == SHARED
         several = len(division.subscribers) > 1
         if progress is None or not progress.shared:
-            committed = progress is not None and progress.position is not None
+            committed = progress is not None and progress.committed
             self._ask_owner(roster, division, several=several, committed=committed)
             return committed and several
         if several:

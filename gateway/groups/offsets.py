@@ -2,13 +2,20 @@
 
 Commits
 - Who may: a member, in its generation (else UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH);
-  anybody without member id and generation, while the group has no members. The latter sets the group
-  back (or forward): what it had leased or was to be delivered again is forgotten.
+  anybody without a generation, while the group has no members. A member id is then no matter: librdkafka
+  with `group.protocol=consumer` and `assign()` sends one. Such a commit sets the group back (or forward):
+  what it had leased or was to be delivered again is forgotten.
 - By a member that holds a pull log: acks it up to there. In the wrong space, for another's slot, below
   what is acked, or past what was given: no error (clients would give up or drop everything), and no
   change.
 - By a member of a group that does not share the subject: the group's position, as in Kafka.
-- A commit that changes nothing writes nothing.
+- A negative offset is stored and told again, as in Kafka. It is no position: KafkaJS commits -2 (earliest)
+  or -1 (latest) to begin there, and reads it back. A member that shares and is alone in the group begins so
+  at that end of the subject. Among several it would take from the others what they have leased, so it
+  changes nothing.
+- A commit that accepts no partition makes no group.
+- A commit that changes nothing writes nothing, unless the last one is REFRESH_MS old: a reader without a
+  group that commits the same position again and again must not see it expire.
 
 Positions
 - A member that holds a pull log is told the first pull offset that is not acked, with leader epoch -1.
@@ -49,8 +56,12 @@ if TYPE_CHECKING:
     from gateway.wire import OffsetCommitRequest, OffsetCommitRequestPartition
 
 MAX_METADATA = 4096
+REFRESH_MS = 3_600_000
 NONE = -1
 """The offset of a group that has committed nothing."""
+LATEST, EARLIEST = -1, -2
+ENDS = (LATEST, EARLIEST)
+"""Commits that mean an end of the subject, as ListOffsets names them."""
 
 
 class Position(NamedTuple):
@@ -70,6 +81,8 @@ class Commit:
     changes: list[Action] = field(default_factory=list)
     touched: set[int] = field(default_factory=set)
     """Subjects whose division is to be looked at anew."""
+    begun: list[int] = field(default_factory=list)
+    """Subjects of which all may be handed out again."""
 
 
 class Offsets:
@@ -83,14 +96,20 @@ class Offsets:
         check_group_id(request.group_id, may_be_empty=True)
         group = self._members.ledger.groups.by_name.get(request.group_id)
         member = self._committer(group, request, caller, now)
-        if group is None:
-            group = self._members.ledger.make_group(request.group_id)
         done = Commit()
         for topic in request.topics:
             subject = self._members.world.subjects.by_name.get(topic.name)
             for asked in topic.partitions:
-                done.codes.append(self._commit_one(done, group, member, subject, asked))
+                code = _refusal(subject, asked)
+                done.codes.append(code)
+                if subject is not None and not code:
+                    group = group or self._members.ledger.make_group(request.group_id)
+                    self._commit_one(done, group, member, subject, asked)
+        if group is None:
+            return done.codes
         self._members.ledger.append(done.changes)
+        for sid in done.begun:
+            self._members.world.changed(group, sid)
         roster = self._members.rosters.get(group.id)
         if roster is not None:
             for sid in roster.divisions.keys() & done.touched:
@@ -102,10 +121,10 @@ class Offsets:
     ) -> Member | None:
         """The member that commits; None: nobody in particular, and that is fine."""
         generation = request.generation_id_or_member_epoch
-        if generation < 0 and not request.member_id and request.group_instance_id is None:
-            if group is not None and (group.members or self._members.peek(group).led):
-                raise UnknownMember(f"group {group.name!r} has members: only they may commit")
+        if generation < 0 and (group is None or self._members.is_empty(group)):
             return None
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            raise UnknownMember(f"group {request.group_id!r} has members: only they may commit")
         if group is None:
             raise IllegalGeneration(f"there is no group {request.group_id!r}")
         led = self._members.peek(group).led
@@ -129,33 +148,39 @@ class Offsets:
         done: Commit,
         group: Group,
         member: Member | None,
-        subject: Subject | None,
+        subject: Subject,
         asked: OffsetCommitRequestPartition,
-    ) -> int:
-        if subject is None or asked.partition_index != 0:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if len(asked.committed_metadata or "") > MAX_METADATA:
-            return OffsetMetadataTooLarge.error_code
+    ) -> None:
         progress = group.progress.get(subject.id)
         shared = progress is not None and progress.shared
-        slot, pull = split_offset(asked.committed_offset)
-        if asked.committed_offset < 0:
-            return ErrorCode.NONE
+        slot, pull = split_offset(max(asked.committed_offset, 0))
         if slot:
             if shared and member is not None and member.holds.get(subject.id) == slot:
                 self._ack(done, group, subject.id, slot, pull)
-            return ErrorCode.NONE
+            return
         if shared and member is not None:
-            return ErrorCode.NONE
+            if asked.committed_offset in ENDS and member.holds.get(subject.id):
+                self._begin_again(done, group, subject, asked.committed_offset)
+            return
         metadata = asked.committed_metadata or ""
         wanted = (asked.committed_offset, asked.committed_leader_epoch, metadata)
-        if progress is None or shared or wanted != _stored(progress):
+        if progress is None or shared or wanted != _stored(progress) or self._is_old(progress):
             if shared:
                 done.changes.append((actions.DROP, group.id, subject.id))
             done.changes.append((actions.COMMIT, group.id, subject.id, *wanted))
-            if shared or progress is None or progress.position is None:
+            if shared or progress is None or not progress.committed:
                 done.touched.add(subject.id)
-        return ErrorCode.NONE
+
+    def _begin_again(self, done: Commit, group: Group, subject: Subject, end: int) -> None:
+        """A member that shares and is alone begins at an end of the subject."""
+        if len(group.members) == 1:
+            sequence = subject.earliest if end == EARLIEST else subject.high_watermark
+            done.changes.append((actions.SHARE, group.id, subject.id, sequence))
+            done.begun.append(subject.id)
+
+    def _is_old(self, progress: Progress) -> bool:
+        age = self._members.world.now_ms() - progress.committed_at
+        return age >= min(REFRESH_MS, self._members.limits.offsets_retention_ms // 4)
 
     def _ack(self, done: Commit, group: Group, sid: int, slot: int, pull: int) -> None:
         log = group.progress[sid].pull_logs[slot]
@@ -199,6 +224,8 @@ class Offsets:
         if not member_id:
             return members.get(caller.bound.get(roster.group.name, ""))
         member = members.get(member_id)
+        if member is None and epoch < 0 and self._members.is_empty(roster.group):
+            return None
         if member is None:
             raise UnknownMember(f"{member_id!r} is no member of {roster.group.name!r}")
         if epoch >= 0 and epoch != member.generation:
@@ -248,6 +275,14 @@ class Offsets:
             for presence in roster.presences.values()
             if sid in presence.expecting
         )
+
+
+def _refusal(subject: Subject | None, asked: OffsetCommitRequestPartition) -> int:
+    if subject is None or asked.partition_index != 0:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len(asked.committed_metadata or "") > MAX_METADATA:
+        return OffsetMetadataTooLarge.error_code
+    return ErrorCode.NONE
 
 
 def _stored(progress: Progress) -> tuple[int | None, int, str]:

@@ -238,6 +238,11 @@ class Division:
         """Grows when a drain did not succeed."""
         self.drain_until: float | None = None
 
+    @property
+    def in_use(self) -> bool:
+        """Whether a member reads the subject, or is to."""
+        return bool(self.subscribers or self.plain or self.pull)
+
     def reset_timers(self) -> None:
         self.lonely_since = self.drain_until = None
         self.patience = 1.0

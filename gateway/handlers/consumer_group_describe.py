@@ -3,10 +3,10 @@
 What each version added:
   v1  whether a member speaks KIP-848 (1) or the classic protocol (0); both may be in one group
 
-A group without such members is answered GROUP_ID_NOT_FOUND: clients then ask DescribeGroups. Members have
-epochs of their own; the group's is the highest. Target and present assignment are what a member holds: a
-change that is under way shows when it is done. In place of the assignor stands how the group's subjects
-are read: `exclusive`, `shared`, or both.
+A group without such members is answered GROUP_ID_NOT_FOUND: clients then ask DescribeGroups. An empty
+group is what its last member was. Members have epochs of their own; the group's is the highest. Target and
+present assignment are what a member holds: a change that is under way shows when it is done. In place of
+the assignor stands how the group's subjects are read: `exclusive`, `shared`, or both.
 """
 
 from __future__ import annotations

@@ -10,14 +10,23 @@ What each version added:
   v9  the latest offset in remote storage (-5): there is none
   v10 a time-out (ignored)
 
+A special timestamp in a version that does not know it, or that nobody knows, is UNSUPPORTED_VERSION, as in
+Kafka.
+
 Latest is the high watermark. By timestamp, the answer is the first record that is not older, exactly;
--1 when there is none.
+-1 when there is none. What was written when the request came counts: who has produced with acks=1 and asks
+for the end must find it behind its own message. So the answer waits for the sync that is under way, at most
+SYNC_SECONDS: a disk that is slower than that must not hold up everything on the connection.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import trio
+
+from core.errors import StorageError
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
@@ -35,6 +44,10 @@ if TYPE_CHECKING:
     from gateway.dispatch import Session
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+KNOWN_FROM = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""Special timestamp → the first version that has it."""
+AT_THE_START = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED)
+SYNC_SECONDS = 5.0
 NOWHERE = (-1, -1)
 
 
@@ -63,6 +76,7 @@ def _refuse(request: ListOffsetsRequest, code: int, message: str) -> ListOffsets
 )
 async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOffsetsResponse:
     broker = session.broker
+    await _wait_for_sync(broker, request)
     topics = []
     for topic in request.topics:
         partitions = []
@@ -71,12 +85,34 @@ async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOff
             try:
                 subject = find_partition(broker, topic.name, asked.partition_index)
                 leader_epoch.check(asked.current_leader_epoch)
+                _check_timestamp(asked.timestamp, session.version)
                 answer.timestamp, answer.offset = await _find(broker, subject, asked.timestamp)
             except ANSWERABLE as error:
                 answer.error_code = error.error_code
             partitions.append(answer)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
+
+
+async def _wait_for_sync(broker: Broker, request: ListOffsetsRequest) -> None:
+    """Until what was written to one of these topics before is synced, if its end matters."""
+    by_name = broker.log.subjects.by_name
+    for topic in request.topics:
+        subject = by_name.get(topic.name)
+        if subject is None or subject.high_watermark == subject.next_sequence:
+            continue
+        if any(asked.timestamp not in AT_THE_START for asked in topic.partitions):
+            with trio.move_on_after(SYNC_SECONDS), broker.long_poll(), suppress(StorageError):
+                await broker.log.wait_synced()
+            return
+
+
+def _check_timestamp(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < KNOWN_FROM.get(timestamp, version + 1):
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"timestamp {timestamp} has no meaning in version {version}",
+        )
 
 
 async def _find(broker: Broker, subject: Subject, timestamp: int) -> tuple[int, int]:
@@ -89,6 +125,4 @@ async def _find(broker: Broker, subject: Subject, timestamp: int) -> tuple[int, 
         return NOWHERE
     if timestamp == MAX_TIMESTAMP:
         return await broker.log.max_timestamp(subject) or NOWHERE
-    if timestamp < 0:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
     return await broker.log.offset_for_timestamp(subject, timestamp) or NOWHERE

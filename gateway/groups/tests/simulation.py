@@ -26,6 +26,8 @@ LIMITS = Limits(
     initial_delay_ms=0,
     consumer_session_ms=SESSION_MS,
     consumer_heartbeat_ms=5_000,
+    offsets_retention_ms=7 * 86_400_000,
+    offsets_check_ms=600_000,
 )
 
 
@@ -36,6 +38,8 @@ class Simulation:
         self.subjects = Subjects(SubjectConfig(1, -1, -1))
         self.configs = {"auto.exclusive.after.ms": "20000", "consume.mode": mode}
         self.log: list[Action] = []
+        self.times: list[int] = []
+        """When each action in the log was done."""
         self.synced = 0
         self.handled: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self.excused: defaultdict[str, set[int]] = defaultdict(set)
@@ -55,10 +59,15 @@ class Simulation:
     def changed(self, group: object, sid: int) -> None:
         pass
 
+    def now_ms(self) -> int:
+        return int(self.now * 1000)
+
     def _append(self, changes: object) -> int:
+        self.groups.now_ms = self.now_ms()
         for action in changes:  # type: ignore[attr-defined]
             self.groups.apply(action)
             self.log.append(action)
+            self.times.append(self.now_ms())
         return len(self.log)
 
     def _begin(self, groups: Groups) -> None:
@@ -87,11 +96,10 @@ class Simulation:
     def restart(self) -> None:
         """As after kill -9."""
         groups = Groups()
-        for action in self.log:
+        self.times += [self.now_ms()] * (len(self.log) + 1 - len(self.times))
+        self.log.append((actions.JUMP, JUMP))
+        for action, groups.now_ms in zip(self.log, self.times, strict=False):
             groups.apply(action)
-        jump = (actions.JUMP, JUMP)
-        groups.apply(jump)
-        self.log.append(jump)
         self._begin(groups)
 
     def pass_time(self, seconds: float) -> None:

@@ -339,13 +339,15 @@ def test_a_subject_that_is_made_or_deleted_is_told() -> None:
     world.check()
 
 
-def test_a_group_that_is_left_leaves_nothing_behind() -> None:
+def test_a_group_that_is_left_stays_and_is_empty() -> None:
     world = Simulation("t")
     member = Classic(world, "m", ["t"])
     live(world, member, seconds=1)
     member.commit = lambda: None  # type: ignore[method-assign]
     member.leave()
-    assert not world.groups.by_id
+    (group,) = world.groups.by_id.values()
+    assert not group.members
+    assert not group.progress
 
 
 def test_a_thousand_members_may_come_at_once() -> None:

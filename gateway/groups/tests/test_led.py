@@ -349,7 +349,7 @@ def test_a_group_is_of_one_sort_while_it_has_members() -> None:
     with pytest.raises(AssertionError, match="INCONSISTENT_GROUP_PROTOCOL"):
         consumer.step()
     worker.leave()
-    assert GROUP not in world.groups.by_name, "it left nothing behind"
+    assert not world.groups.by_name[GROUP].members
     for _ in range(3):
         consumer.step()
     with pytest.raises(InconsistentGroupProtocol):

@@ -269,3 +269,88 @@ def test_the_first_commit_opens_the_group_to_others() -> None:
     owner.commit()
     live(world, owner, other, seconds=12, reads=1)
     assert (holds(world, owner), holds(world, other)) == ("pull", "pull")
+
+
+# --- negative offsets, and who is no member -----------------------------------------------------
+
+
+def test_a_negative_commit_is_told_again() -> None:
+    world = Simulation("t")
+    world.produce("t", 10)
+    for offset in (-2, 4, -1):
+        assert commit(world, offset, metadata="m") == ErrorCode.NONE
+        assert ask(world, stranger())[2:] == (offset, -1, "m", ErrorCode.NONE)
+        world.restart()
+        assert ask(world, stranger()).offset == offset
+
+
+def test_a_negative_commit_of_an_owner_is_no_position_to_share_from() -> None:
+    world = Simulation("t")
+    world.produce("t", 10)
+    owner = Classic(world, "0", ["t"])
+    live(world, owner, seconds=2)
+    assert commit(world, -2, owner.member_id, owner.generation) == ErrorCode.NONE
+    assert ask(world, stranger()).offset == -2
+    assert ask(world, owner.caller).offset == -2
+    second = Classic(world, "1", ["t"])
+    live(world, owner, second, seconds=20, reads=3)
+    assert holds(world, second) == "pull", "the owner has committed since"
+    assert sorted(world.handled["t"]) == list(range(10))
+
+
+@pytest.mark.parametrize(("offset", "begins"), [(-2, 40), (-1, 100)])
+def test_a_sharing_member_that_is_alone_begins_at_an_end(offset: int, begins: int) -> None:
+    world, (client,) = sharing(Classic)
+    client.read(60)
+    client.commit()
+    client.read(10)
+    world.subjects.by_name["t"].earliest = 40
+    assert commit(world, offset, client.member_id, client.generation) == ErrorCode.NONE
+    assert ask(world, stranger()).offset == begins
+    told = ask(world, client.caller).offset
+    assert told >> 48
+    world.restart()
+    assert ask(world, stranger()).offset == begins
+    assert world.read("t", told, 1)[0] == ([begins] if begins < 100 else [])
+
+
+def test_one_of_several_sharing_members_does_not_set_the_others_back() -> None:
+    world, (first, second) = sharing(Classic, Modern)
+    first.read(10)
+    second.read(10)
+    second.commit()
+    before = len(world.log)
+    assert commit(world, -2, second.member_id, second.generation) == ErrorCode.NONE
+    assert len(world.log) == before
+
+
+def test_a_negative_commit_sets_back_an_empty_group_that_shares() -> None:
+    world, (client,) = sharing(Classic)
+    client.read(60)
+    client.leave()
+    assert ask(world, stranger()).offset == 60
+    assert commit(world, -2) == ErrorCode.NONE
+    assert ask(world, stranger()).offset == 0, "in mode `shared` it begins there at once"
+    world.set_mode("auto")
+    assert commit(world, -2) == ErrorCode.NONE
+    assert ask(world, stranger()).offset == -2
+
+
+def test_who_has_a_member_id_but_no_generation_may_commit_for_an_empty_group() -> None:
+    world = Simulation("t")
+    assert commit(world, 7, "of-no-member") == ErrorCode.NONE
+    assert ask(world, stranger(), member_id="of-no-member").offset == 7
+    client = Classic(world, "0", ["t"])
+    live(world, client, seconds=2)
+    assert commit(world, 8, "of-no-member") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(world, 8, client.member_id) == ErrorCode.ILLEGAL_GENERATION
+    client.leave()
+    assert commit(world, 9, client.member_id) == ErrorCode.NONE
+    assert ask(world, stranger()).offset == 9
+
+
+def test_a_commit_for_a_topic_that_is_not_there_makes_no_group() -> None:
+    world = Simulation("t")
+    assert commit(world, 1, topic="u") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not world.groups.by_name
+    assert not world.log

@@ -58,13 +58,36 @@ async def listed(client: Client, **filters: list[str]) -> dict[str, tuple[str, s
     return {g.group_id: (g.protocol_type, g.group_state, g.group_type) for g in answer.groups}
 
 
+def test_offsets_past_their_retention_are_forgotten_by_a_running_broker(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        async with served.client() as client:
+            await commit_simply(client, "old", "t", 0)
+            began = served.broker.actions.now_ms()
+            served.broker.actions.now_ms = lambda: began + 3_600_000
+            await commit_simply(client, "new", "t", 0)
+            served.broker.coordinator.groups.by_name["new"].progress[1].committed_at = began + 5000
+            served.clock.jump(0.9)
+            await served.settled()
+            assert (await listed(client)).keys() == {"old", "new"}
+            served.clock.jump(0.2)
+            await served.settled()
+            assert (await listed(client)).keys() == {"new"}
+
+    options = {
+        "offsets_retention_minutes": 60,
+        "offsets_retention_check_interval_ms": 1000,
+    }
+    serve(check, tmp_path, **options)
+
+
 def test_groups_are_listed_by_state_and_type_in_any_case(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
         async with sharing(served, "classic", "t", 1), served.client() as client:
             await commit_simply(client, "empty", "t", 0)
             await join_consumer(client, "new", "t")
-            stable, empty = ("consumer", "Stable", "classic"), ("consumer", "Empty", "classic")
+            stable, empty = ("consumer", "Stable", "classic"), ("", "Empty", "classic")
             new = ("consumer", "Stable", "consumer")
             everything = {"classic": stable, "empty": empty, "new": new}
             assert await listed(client) == everything

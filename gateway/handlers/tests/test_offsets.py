@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core.logs.tests.batches import batch
-from gateway.tests.harness import Client, Served, produce, serve
+from gateway.tests.harness import IO_ERROR, Client, Served, produce, serve
 from gateway.wire import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -61,11 +61,77 @@ def test_an_offset_by_time_or_by_end(tmp_path: Path, version: int) -> None:
         async with served.client() as client:
             await fill(served, client)
             for timestamp, found in FOUND.items():
+                if timestamp < -2 and version < 10:
+                    continue
                 partition = await offset_at(client, timestamp, version)
                 assert partition.error_code == 0
                 assert (partition.timestamp, partition.offset) == found, timestamp
 
     serve(check, tmp_path)
+
+
+@pytest.mark.parametrize(("timestamp", "known_from"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_a_special_time_is_refused_by_versions_that_do_not_know_it(
+    tmp_path: Path, timestamp: int, known_from: int
+) -> None:
+    async def check(served: Served) -> None:
+        async with served.client() as client:
+            await fill(served, client)
+            for version in range(1, 11):
+                found = await offset_at(client, timestamp, version)
+                known = version >= known_from
+                assert found.error_code == (0 if known else ErrorCode.UNSUPPORTED_VERSION)
+
+    serve(check, tmp_path)
+
+
+@pytest.mark.parametrize(("timestamp", "offset"), [(-1, 2), (-3, 1), (500, 1)])
+def test_the_end_lies_behind_what_was_answered_with_acks_1(
+    tmp_path: Path, timestamp: int, offset: int
+) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        async with served.client() as client, served.client() as other:
+            first, second = (bytes(batch(b"a", timestamp=time)) for time in (100, 500))
+            await client.call(produce("t", records=first), 9)
+            served.files.hold_syncs()
+            await client.call(produce("t", records=second, acks=1), 9)
+            assert (await offset_at(client, -2)).offset == 0, "the start waits for nothing"
+            asked = ListOffsetsPartition(timestamp=timestamp)
+            request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+            await other.send((request, 7))
+            await served.settled()
+            served.files.release_syncs()
+            answer = await other.receive()
+            assert answer.topics[0].partitions[0].offset == offset
+
+    serve(check, tmp_path)
+
+
+@pytest.mark.parametrize("trouble", ["slow", "fails"])
+def test_a_disk_in_trouble_does_not_keep_the_end_to_itself(tmp_path: Path, trouble: str) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        async with served.client() as client:
+            served.files.hold_syncs()
+            await client.call(produce("t", b"a", acks=1), 9)
+            await client.send((latest_request(), 7))
+            await served.settled()
+            if trouble == "slow":
+                served.clock.jump(5.1)
+            else:
+                served.files.sync_error = IO_ERROR
+                served.files.release_syncs()
+            answer = await client.receive()
+            assert answer.topics[0].partitions[0].offset == 0
+            assert answer.topics[0].partitions[0].error_code == 0
+
+    serve(check, tmp_path)
+
+
+def latest_request() -> ListOffsetsRequest:
+    asked = ListOffsetsPartition(timestamp=-1)
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[asked])])
 
 
 def test_an_empty_topic_has_both_ends_at_zero_and_no_times(tmp_path: Path) -> None:
@@ -81,7 +147,7 @@ def test_an_empty_topic_has_both_ends_at_zero_and_no_times(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"timestamp": -9}, ErrorCode.INVALID_REQUEST),
+        ({"timestamp": -9}, ErrorCode.UNSUPPORTED_VERSION),
         ({"partition_index": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"current_leader_epoch": 4}, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],

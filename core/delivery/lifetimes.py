@@ -1,0 +1,33 @@
+"""What time does to groups: which offsets, and which groups, are to be forgotten. Decisions only.
+
+As Kafka does it with offsets.retention.minutes:
+- A group without members forgets what it has not committed to for that long, counted from the day its last
+  member left if that was later.
+- A group with members forgets subjects that nobody in it is subscribed to, that long after the last commit.
+  Where a client assigns, nobody knows who is subscribed to what, so nothing is forgotten.
+- A group with neither members nor positions goes when it has been so for a whole check interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from core.delivery import actions
+from core.delivery.actions import Action
+from core.delivery.state import Group
+
+
+def expired(
+    group: Group, in_use: Container[int], now_ms: int, retention_ms: int, idle_ms: int
+) -> list[Action]:
+    """What is to be forgotten of a group. `in_use`: subjects that a member reads or is to read."""
+    empty_since = 0 if group.members else group.empty_since
+    due = [
+        sid
+        for sid, progress in group.progress.items()
+        if sid not in in_use and now_ms - max(progress.committed_at, empty_since) >= retention_ms
+    ]
+    idle = bool(due) or now_ms - empty_since >= idle_ms
+    if idle and not group.members and len(due) == len(group.progress):
+        return [(actions.FORGET, group.id)]
+    return [(actions.DROP, group.id, sid) for sid in due]

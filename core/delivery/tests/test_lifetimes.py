@@ -1,0 +1,62 @@
+"""What is forgotten with time, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.delivery import actions
+from core.delivery.actions import Action
+from core.delivery.lifetimes import expired
+from core.delivery.state import Group, Groups
+
+DAY = 86_400_000
+WEEK = 7 * DAY
+IDLE = 600_000
+
+
+def member(name: str = "m") -> Action:
+    numbers = {"generation": 1, "session_ms": 1, "rebalance_ms": 1}
+    return (
+        actions.MEMBER,
+        1,
+        {"id": name, "kind": "eager", "client_id": "", "host": "", **numbers},
+    )
+
+
+def history(*done: tuple[int, Action]) -> Group:
+    """Actions, each with the day on which it was done."""
+    groups = Groups()
+    groups.apply((actions.GROUP, 1, "g"))
+    for day, action in done:
+        groups.now_ms = day * DAY
+        groups.apply(action)
+    return groups.by_id[1]
+
+
+def commit(sid: int) -> Action:
+    return (actions.COMMIT, 1, sid, 5, -1, "")
+
+
+LEFT: Action = (actions.LEFT, 1, "m")
+FORGET: Action = (actions.FORGET, 1)
+
+
+@pytest.mark.parametrize(
+    ("group", "day", "found"),
+    [
+        (history((1, commit(1))), 7, []),
+        (history((1, commit(1))), 8, [FORGET]),
+        (history((1, commit(1)), (3, commit(2))), 8, [(actions.DROP, 1, 1)]),
+        (history((1, commit(1)), (5, member())), 100, []),
+        (history((1, commit(1)), (5, member()), (20, LEFT)), 26, []),
+        (history((1, commit(1)), (5, member()), (20, LEFT)), 27, [FORGET]),
+        (history((1, member()), (1, LEFT), (3, commit(1))), 9, []),
+        (history((1, member()), (1, commit(2))), 8, [(actions.DROP, 1, 2)]),
+        (history((1, member()), (2, LEFT)), 2, []),
+        (history((1, member()), (2, LEFT)), 3, [FORGET]),
+        (history((1, member()), (2, LEFT), (2, member())), 100, []),
+        (history(), 1, [FORGET]),
+    ],
+)
+def test_what_is_forgotten_when(group: Group, day: int, found: list[Action]) -> None:
+    assert expired(group, {1} if group.members else set(), day * DAY, WEEK, IDLE) == found
