@@ -231,7 +231,7 @@ class Divisions:
     def advance(self, roster: Roster, sid: int, now: float) -> None:
         """Look at a subject anew, after anything that may matter to it."""
         group, division = roster.group, roster.division(sid)
-        before = division.step
+        before, awaited = division.step, division.awaited
         while True:
             progress = group.progress.get(sid)
             want_pull = self._modes.wants_pull(roster, sid, progress, now)
@@ -258,6 +258,8 @@ class Divisions:
         if step is not before:
             roster.version += 1
             self._entered(roster, sid, before, now)
+        elif awaited is not None and division.awaited is None:
+            self._wake(roster, division, now)  # the owner that was asked to rejoin is gone
 
     def _entered(self, roster: Roster, sid: int, before: Step, now: float) -> None:
         division = roster.divisions[sid]
