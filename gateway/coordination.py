@@ -17,7 +17,7 @@ For other parts of the broker:
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,11 +28,12 @@ from gateway.groups.coordinator import Coordinator
 from gateway.groups.errors import CoordinatorNotAvailable, GroupError
 from gateway.groups.members import Caller, Limits
 from gateway.groups.pattern import Pattern
+from gateway.groups.refusals import Refusals
 from gateway.groups.roster import Step, Ticket
 from meta.group_configs import consume_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from core.delivery.actions import Action
     from core.delivery.state import Group
@@ -92,6 +93,7 @@ class Coordination:
         self._actions = actions
         self._registry = registry
         self._core = Coordinator(actions.groups, actions.append_nowait, self, limits)
+        self._refusals = Refusals()
         self._resumed: list[Callable[[Group, int], None]] = []
         self._sooner = trio.Event()
         self._sleeps_until = NEVER
@@ -128,8 +130,20 @@ class Coordination:
                 can_skip=session.version >= CAN_SKIP_FROM,
             )
 
-        answer: JoinGroupResponse = await self._answer(decide, session.broker.long_poll())
-        return answer
+        with self._telling(session, request.group_id):
+            answer: JoinGroupResponse = await self._answer(decide, session.broker.long_poll())
+            return answer
+
+    @contextmanager
+    def _telling(self, session: Session, group_id: str) -> Iterator[None]:
+        """A join that is refused in here is logged."""
+        try:
+            yield
+        except CoordinatorNotAvailable:  # told where the disk failed
+            raise
+        except GroupError as error:
+            self._refusals.tell(group_id, _caller(session), error, trio.current_time())
+            raise
 
     async def sync(self, session: Session, request: SyncGroupRequest) -> SyncGroupResponse:
         answer: SyncGroupResponse = await self._answer(
@@ -165,12 +179,15 @@ class Coordination:
     async def consumer_heartbeat(
         self, session: Session, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
-        if request.subscribed_topic_regex:
-            await self._look_for(request.subscribed_topic_regex)
-        before = self._core.position
-        answer = self._do(
-            lambda: self._core.consumer_heartbeat(request, _caller(session), trio.current_time())
-        )
+        with self._telling(session, request.group_id):
+            if request.subscribed_topic_regex:
+                await self._look_for(request.subscribed_topic_regex)
+            before = self._core.position
+            answer = self._do(
+                lambda: self._core.consumer_heartbeat(
+                    request, _caller(session), trio.current_time()
+                )
+            )
         if self._core.position != before:
             await self._durable()
         return answer

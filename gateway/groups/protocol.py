@@ -2,7 +2,9 @@
 
 Both are structs of their own inside a bytes field, an int16 version in front. A subscription of a
 version that we do not know is read as the newest that we do, as clients do; what is behind it is
-ignored.
+ignored. Where the body is shorter than its version says, it is read as the newest version that fits:
+kafka-go says version 1 and sends the body of version 0. Kafka's broker accepts that, since it reads
+the topics alone.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ class Subscription(NamedTuple):
     topics: list[str]
     owned: frozenset[str] | None
     """The topics that the member says it holds; None: it does not say."""
+    short: bool = False
+    """It says that it has owned partitions in it, and has not."""
 
 
 def read_subscription(metadata: bytes) -> Subscription:
@@ -45,12 +49,22 @@ def read_subscription(metadata: bytes) -> Subscription:
     if len(metadata) < 2:
         raise WireError("a subscription has a version in front")
     said = int.from_bytes(metadata[:2], "big", signed=True)
-    version = min(max(said, 0), _NEWEST)
-    decoded, _ = ConsumerProtocolSubscription.decode(metadata, version, 2)
+    version, decoded = _decode(metadata, min(max(said, 0), _NEWEST))
     owned = None
     if version >= 1:
         owned = frozenset(part.topic for part in decoded.owned_partitions if part.partitions)
-    return Subscription(list(dict.fromkeys(decoded.topics)), owned)
+    return Subscription(list(dict.fromkeys(decoded.topics)), owned, version < min(said, 1))
+
+
+def _decode(metadata: bytes, version: int) -> tuple[int, ConsumerProtocolSubscription]:
+    """By the newest version up to this one that fits."""
+    while True:
+        try:
+            return version, ConsumerProtocolSubscription.decode(metadata, version, 2)[0]
+        except WireError:
+            if version == 0:
+                raise
+            version -= 1
 
 
 def assignment_bytes(topics: Iterable[str]) -> bytes:

@@ -326,3 +326,21 @@ def test_a_commit_that_changes_nothing_is_not_written(tmp_path: Path) -> None:
         assert [action[0] for action in seen].count(COMMIT) == 1
 
     serve(check, tmp_path)
+
+
+def test_a_refused_join_leaves_its_reason_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(served: Served) -> None:
+        async with served.client("app") as client:
+            request = joining()
+            request.protocols[0].metadata = b"\0\1"
+            answer = await client.call(request, 5)
+            assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            request.member_id = answer.member_id
+            answer = await client.call(request, 5)
+            assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    serve(check, tmp_path)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "group g: a join of client 'app' from /127.0.0.1 was refused: metadata of" in line
