@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -62,6 +63,7 @@ NEVER = float("inf")
 NEEDS_ID_FROM = 4
 CAN_SKIP_FROM = 9
 STALL_SECONDS = 1.0
+MOST_EXPLAINED = 100
 
 
 class HandOut(Enum):
@@ -292,6 +294,17 @@ class Coordination:
             return led.state.value
         return "Stable" if group.members else "Empty"
 
+    def why_exclusive(self, group: Group) -> str:
+        """Why it does not share, if a client that is not known to is in the way; else nothing."""
+        return self._core.why_exclusive(group)
+
+    def exclusive(self) -> dict[str, str]:
+        """Groups that do not share for such a reason, and the reason; the first MOST_EXPLAINED."""
+        explained = (
+            (group.name, self.why_exclusive(group)) for group in self.groups.by_id.values()
+        )
+        return dict(islice(((name, why) for name, why in explained if why), MOST_EXPLAINED))
+
     def on_resumed(self, callback: Callable[[Group, int], None]) -> None:
         self._resumed.append(callback)
 
@@ -319,4 +332,12 @@ class Coordination:
 
 def _caller(session: Session) -> Caller:
     host = session.peer.rpartition(":")[0].strip("[]")
-    return Caller(session.client_id or "", f"/{host}", session.members, session.software)
+    return Caller(
+        session.client_id or "",
+        f"/{host}",
+        session.members,
+        session.software,
+        session.software_version,
+        session.asked,
+        session.version,
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
+from gateway.groups.sharers import ROUND_ROBIN_ASSIGNER, forgets
 from gateway.wire import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
@@ -26,13 +27,18 @@ if TYPE_CHECKING:
 
 CONSUMER = "consumer"
 COOPERATIVE_STICKY = "cooperative-sticky"
-STANDARD = frozenset({"range", "roundrobin", "sticky", COOPERATIVE_STICKY})
+STANDARD = frozenset(
+    {
+        *("range", "roundrobin", "sticky", COOPERATIVE_STICKY),
+        "rack-affinity",  # kafka-go
+        ROUND_ROBIN_ASSIGNER,  # KafkaJS
+    }
+)
+"""Assignors that the broker stands in for: with one partition a topic they come to the same."""
 EAGER, COOPERATIVE, KIP_848, LED = "eager", "cooperative", "consumer", "client"
 """Kinds of members: see core.delivery.state.Member."""
 FORGETFUL = "forgetful"
 """The manner of eager members whose client forgets every position when it rejoins."""
-FORGETFUL_SOFTWARE = ("apache-kafka-java", "librdkafka", "confluent-kafka-python")
-"""As they call themselves in ApiVersions."""
 _NEWEST = ConsumerProtocolSubscription.valid_versions.stop - 1
 
 
@@ -40,8 +46,10 @@ class Subscription(NamedTuple):
     topics: list[str]
     owned: frozenset[str] | None
     """The topics that the member says it holds; None: it does not say."""
+    said: int = 0
+    """The version that it says it has."""
     short: bool = False
-    """It says that it has owned partitions in it, and has not."""
+    """That is one with owned partitions, and there are none."""
 
 
 def read_subscription(metadata: bytes) -> Subscription:
@@ -53,7 +61,7 @@ def read_subscription(metadata: bytes) -> Subscription:
     owned = None
     if version >= 1:
         owned = frozenset(part.topic for part in decoded.owned_partitions if part.partitions)
-    return Subscription(list(dict.fromkeys(decoded.topics)), owned, version < min(said, 1))
+    return Subscription(list(dict.fromkeys(decoded.topics)), owned, said, version < min(said, 1))
 
 
 def _decode(metadata: bytes, version: int) -> tuple[int, ConsumerProtocolSubscription]:
@@ -87,7 +95,7 @@ def kind_of(protocols: Sequence[JoinGroupRequestProtocol]) -> str:
 
 
 def manner_of(kind: str, software: str) -> str:
-    return FORGETFUL if kind == EAGER and software in FORGETFUL_SOFTWARE else kind
+    return FORGETFUL if kind == EAGER and forgets(software) else kind
 
 
 def pack(data: bytes) -> str:
