@@ -18,8 +18,9 @@ For other parts of the broker:
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -29,11 +30,12 @@ from gateway.groups.coordinator import Coordinator
 from gateway.groups.errors import CoordinatorNotAvailable, GroupError
 from gateway.groups.members import Caller, Limits
 from gateway.groups.pattern import Pattern
+from gateway.groups.refusals import Refusals
 from gateway.groups.roster import Step, Ticket
 from meta.group_configs import consume_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from core.delivery.actions import Action
     from core.delivery.state import Group
@@ -64,6 +66,7 @@ CAN_SKIP_FROM = 9
 STALL_SECONDS = 1.0
 EXPIRED_AT_ONCE = 100
 """Groups that are looked at for offsets past their retention before others have their turn."""
+MOST_EXPLAINED = 100
 
 
 class HandOut(Enum):
@@ -98,6 +101,7 @@ class Coordination:
         self._limits = limits
         self._registry = registry
         self._core = Coordinator(actions.groups, actions.append_nowait, self, limits)
+        self._refusals = Refusals()
         self._resumed: list[Callable[[Group, int], None]] = []
         self._sooner = trio.Event()
         self._sleeps_until = NEVER
@@ -156,8 +160,20 @@ class Coordination:
                 can_skip=session.version >= CAN_SKIP_FROM,
             )
 
-        answer: JoinGroupResponse = await self._answer(decide, session.long_poll())
-        return answer
+        with self._telling(session, request.group_id):
+            answer: JoinGroupResponse = await self._answer(decide, session.long_poll())
+            return answer
+
+    @contextmanager
+    def _telling(self, session: Session, group_id: str) -> Iterator[None]:
+        """A join that is refused in here is logged."""
+        try:
+            yield
+        except CoordinatorNotAvailable:  # told where the disk failed
+            raise
+        except GroupError as error:
+            self._refusals.tell(group_id, _caller(session), error, trio.current_time())
+            raise
 
     async def sync(self, session: Session, request: SyncGroupRequest) -> SyncGroupResponse:
         answer: SyncGroupResponse = await self._answer(
@@ -193,12 +209,15 @@ class Coordination:
     async def consumer_heartbeat(
         self, session: Session, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
-        if request.subscribed_topic_regex:
-            await self._look_for(request.subscribed_topic_regex)
-        before = self._core.position
-        answer = self._do(
-            lambda: self._core.consumer_heartbeat(request, _caller(session), trio.current_time())
-        )
+        with self._telling(session, request.group_id):
+            if request.subscribed_topic_regex:
+                await self._look_for(request.subscribed_topic_regex)
+            before = self._core.position
+            answer = self._do(
+                lambda: self._core.consumer_heartbeat(
+                    request, _caller(session), trio.current_time()
+                )
+            )
         if self._core.position != before:
             await self._durable()
         return answer
@@ -306,6 +325,17 @@ class Coordination:
             return led.state.value
         return "Stable" if group.members else "Empty"
 
+    def why_exclusive(self, group: Group) -> str:
+        """Why it does not share, if a client that is not known to is in the way; else nothing."""
+        return self._core.why_exclusive(group)
+
+    def exclusive(self) -> dict[str, str]:
+        """Groups that do not share for such a reason, and the reason; the first MOST_EXPLAINED."""
+        explained = (
+            (group.name, self.why_exclusive(group)) for group in self.groups.by_id.values()
+        )
+        return dict(islice(((name, why) for name, why in explained if why), MOST_EXPLAINED))
+
     def on_resumed(self, callback: Callable[[Group, int], None]) -> None:
         self._resumed.append(callback)
 
@@ -333,4 +363,12 @@ class Coordination:
 
 def _caller(session: Session) -> Caller:
     host = session.peer.rpartition(":")[0].strip("[]")
-    return Caller(session.client_id or "", f"/{host}", session.members, session.software)
+    return Caller(
+        session.client_id or "",
+        f"/{host}",
+        session.members,
+        session.software,
+        session.software_version,
+        session.asked,
+        session.version,
+    )

@@ -79,7 +79,10 @@ class Session:
     """The request's API version: for caches of encoded bytes, never for behaviour (except where a handler's
     head says so)."""
     software: str = ""
-    """What the client calls itself in ApiVersions, from version 3 of that on."""
+    """What the client calls itself in ApiVersions, from version 3 of that on; and its version."""
+    software_version: str = ""
+    asked: int = -1
+    """The version of its ApiVersions request; -1: none has come."""
     members: dict[str, str] = field(default_factory=dict)
     """Group → the member that this connection last spoke for: see gateway/groups/offsets.py."""
     account: Account = field(default_factory=lambda: Account(Memory(UNLIMITED)))

@@ -49,6 +49,11 @@ def modes(group: Group) -> str:
     return "+".join(sorted(found))
 
 
+def explained(text: str, why: str) -> str:
+    """How a group reads, and why not shared, where a client that is not known to share is the reason."""
+    return f"{text} (exclusive: {why})" if why else text
+
+
 def held(broker: Broker, member: Member) -> list[Subject]:
     """The subjects that a member reads, by name."""
     by_id = broker.log.subjects.by_id

@@ -69,6 +69,8 @@ class SharingStatistics:
     expired: int
     lost: int
     rebalances: int
+    exclusive: dict[str, str]
+    """Groups that do not share since a client in them is not known to, and which."""
 
 
 class Sharing:
@@ -262,4 +264,5 @@ class Sharing:
             expired=self.expired,
             lost=self._lost,
             rebalances=self.rebalances,
+            exclusive=self.coordinator.exclusive(),
         )

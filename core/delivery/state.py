@@ -71,6 +71,9 @@ class Member:
     rack: str | None = None
     protocol_type: str = "consumer"
     protocol: str = ""
+    software: str = ""
+    """What its client is: its name, and its version if that is known. Empty where it was stored before
+    that was."""
     metadata: str = ""
     """Base64 of what the member said in its JoinGroup, shown by DescribeGroups."""
     assignment: str = ""

@@ -54,6 +54,7 @@ from gateway.groups.roster import (
     Roster,
     Ticket,
 )
+from gateway.groups.sharers import software_of
 from gateway.wire import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -95,7 +96,7 @@ class Classic:
         if presence is None:
             presence = self._enter(roster, request, subscription, caller, now)
         else:
-            self._rejoin(roster, presence, request, subscription, caller.software, now)
+            self._rejoin(roster, presence, request, subscription, caller, now)
         member = roster.group.members[presence.id]
         caller.bound[roster.group.name] = member.id
         self._members.met(roster, member)
@@ -131,6 +132,7 @@ class Classic:
             instance_id=request.group_instance_id,
             subscription=subscription.topics,
             protocol=chosen.name,
+            software=_software(request, subscription, caller),
             metadata=pack(chosen.metadata),
         )
 
@@ -146,9 +148,9 @@ class Classic:
         before = roster.instances.get(request.group_instance_id or "")
         if before is not None:
             old = roster.group.members[before]
-            return self._members.replace(roster, old, member, now, caller.software)
+            return self._members.replace(roster, old, member, now)
         self._members.check_room(roster)
-        return self._members.enter(roster, member, now, caller.software)
+        return self._members.enter(roster, member, now)
 
     def _rejoin(
         self,
@@ -156,14 +158,14 @@ class Classic:
         presence: Presence,
         request: JoinGroupRequest,
         subscription: Subscription,
-        software: str,
+        caller: Caller,
         now: float,
     ) -> None:
         divisions, before = self._divisions, roster.group.members[presence.id]
         if presence.ticket is not None:
             presence.ticket.resolve(RebalanceInProgress("the member has joined anew"))
             presence.ticket = None
-        kind = kind_of(request.protocols)
+        kind, software = kind_of(request.protocols), _software(request, subscription, caller)
         if kind != before.kind:  # another assignor: it begins from nothing
             divisions.drop(roster, presence, {*before.holds, *presence.phases}, now)
             presence.manner = manner_of(kind, software)
@@ -184,6 +186,7 @@ class Classic:
             protocol=chosen.name,
             metadata=pack(chosen.metadata),
         )
+        self._members.recognise(roster, presence, software, now)
         self._members.resubscribe(roster, presence, now)
         self._drop_unsubscribed(roster, presence, subscription, now)
 
@@ -310,6 +313,10 @@ class Classic:
             raise IllegalGeneration(f"the generation is {member.generation}")
         self._members.touch(roster, member, now)
         return roster, member, roster.presences[member.id]
+
+
+def _software(request: JoinGroupRequest, subscription: Subscription, caller: Caller) -> str:
+    return software_of(caller, [offered.name for offered in request.protocols], subscription)
 
 
 def rebalance_ms(request: JoinGroupRequest) -> int:

@@ -31,6 +31,7 @@ from gateway.groups.members import BELIEVED_BEATS, check_group_id, new_member_id
 from gateway.groups.pattern import Pattern
 from gateway.groups.protocol import KIP_848
 from gateway.groups.roster import CONFIRM, TAKE, TAKING, TOLD, WITHOUT, Presence, Roster
+from gateway.groups.sharers import software_of
 from gateway.wire import (
     AssignedTopicPartitions,
     ConsumerGroupAssignment,
@@ -67,6 +68,7 @@ class Consumer:
         member = roster.group.members[presence.id]
         caller.bound[request.group_id] = member.id
         self._members.touch(roster, member, now)
+        self._members.recognise(roster, presence, software_of(caller), now)
         beat(self._members, roster, presence, caller, now)
         return self._answer(roster, presence, request, now)
 
@@ -119,6 +121,7 @@ class Consumer:
             subscription=list(dict.fromkeys(request.subscribed_topic_names or ())),
             pattern=request.subscribed_topic_regex or None,
             protocol=request.server_assignor or ASSIGNORS[0],
+            software=software_of(caller),
         )
 
     def _go_on(self, request: Request, now: float) -> tuple[Roster, Presence]:

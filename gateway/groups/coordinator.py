@@ -18,7 +18,7 @@ from core.errors import StorageError
 from gateway.groups.classic import Classic
 from gateway.groups.consumer import Consumer
 from gateway.groups.deadlines import Deadlines
-from gateway.groups.division import Divisions
+from gateway.groups.division import Divisions, unshare
 from gateway.groups.errors import (
     FencedInstance,
     GroupIdNotFound,
@@ -234,18 +234,10 @@ class Coordinator:
         return None if group is None else self.led(group)
 
     def _unshare(self, group: Group) -> None:
-        """A led group reads plain offsets: from the lowest that is not acked, though some above are."""
+        """A led group reads plain offsets."""
         for sid, progress in list(group.progress.items()):
             if progress.shared:
-                lowest = progress.lowest_unacked()
-                again = progress.cursor - (lowest or 0) - progress.unacked
-                self._ledger.append(
-                    [(actions.DROP, group.id, sid), (actions.COMMIT, group.id, sid, lowest, -1, "")]
-                )
-                logger.warning(
-                    "group %s no longer shares subject %d; %d acked messages come again",
-                    *(group.name, sid, again),
-                )
+                unshare(self._ledger, group, sid)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -374,6 +366,12 @@ class Coordinator:
         roster = self._members.rosters.get(group.id)
         division = None if roster is None else roster.divisions.get(sid)
         return 0 if division is None else len(division.pull)
+
+    def why_exclusive(self, group: Group) -> str:
+        """Why a group with several members does not share, where that is for their clients; or nothing."""
+        roster = self._members.rosters.get(group.id)
+        divisions = () if roster is None else roster.divisions.values()
+        return next((division.reason for division in divisions if division.reason), "")
 
     def led(self, group: Group) -> Led | None:
         roster = self._members.rosters.get(group.id)

@@ -8,9 +8,11 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
     OPENING   plain, the group is to share     it is taken from all; then `share` at the position
     SHARING   shared                                                              every subscriber: pull
     DRAINING  shared, to be owned, unacked     only redelivery is handed out      every subscriber: pull
+              … and nobody may take it up      plain, at the lowest unacked
     CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then `unshare`
 
-Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py.
+Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Strangers (sharers.py)
+get no pull log, unless the mode is `shared`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from core.delivery import actions
-from gateway.groups.modes import EXCLUSIVE, Modes, World
+from gateway.groups.modes import EXCLUSIVE, SHARED, Modes, World
 from gateway.groups.owners import choose_owner, is_due_to, set_owner
 from gateway.groups.roster import (
     CLAIMED,
@@ -67,6 +69,18 @@ def decide(want_pull: bool, progress: Progress | None, division: Division) -> St
     return MOVING if division.plain - {division.owner} else OWNED
 
 
+def unshare(ledger: Ledger, group: Group, sid: int) -> None:
+    """On with plain offsets, from the lowest that is not acked, though some above are."""
+    progress = group.progress[sid]
+    lowest = progress.lowest_unacked()
+    again = progress.cursor - (lowest or 0) - progress.unacked
+    ledger.append([(actions.DROP, group.id, sid), (actions.COMMIT, group.id, sid, lowest, -1, "")])
+    logger.warning(
+        "group %s no longer shares subject %d; %d acked messages come again",
+        *(group.name, sid, again),
+    )
+
+
 class Divisions:
     def __init__(self, ledger: Ledger, world: World, deadlines: Deadlines) -> None:
         self._ledger = ledger
@@ -96,7 +110,9 @@ class Divisions:
         division = roster.divisions[sid]
         if division.step is OWNED:
             return division.owner == presence.id
-        return division.step in PULLING
+        if division.step not in PULLING:
+            return False
+        return presence.bears or self._world.mode(roster.group.name, sid) == SHARED
 
     def awaits(self, roster: Roster, presence: Presence) -> bool:
         """Whether it may soon take up a subject that is being taken away from others."""
@@ -169,10 +185,20 @@ class Divisions:
         before, presence.topics = presence.topics, topics
         roster.version += 1
         for sid in before - topics:
-            roster.divisions[sid].subscribers.pop(presence.id, None)
+            roster.divisions[sid].unsubscribe(presence.id)
         for sid in topics - before:
             roster.division(sid).subscribers[presence.id] = presence
+            self.count_stranger(roster, sid, presence)
         return before ^ topics
+
+    @staticmethod
+    def count_stranger(roster: Roster, sid: int, presence: Presence) -> None:
+        """Whether a subscriber is known to bear sharing may have changed."""
+        strangers = roster.divisions[sid].strangers
+        if presence.bears:
+            strangers.pop(presence.id, None)
+        else:
+            strangers[presence.id] = presence
 
     def subscribe(self, roster: Roster, presence: Presence, topics: set[int], now: float) -> None:
         """Likewise, and what comes of it."""
@@ -198,7 +224,7 @@ class Divisions:
         sids = {*held, *presence.topics}
         for sid in sids:
             division = roster.division(sid)
-            division.subscribers.pop(presence.id, None)
+            division.unsubscribe(presence.id)
             division.plain.discard(presence.id)
             division.pull.discard(presence.id)
             if division.owner == presence.id:
@@ -231,7 +257,7 @@ class Divisions:
     def advance(self, roster: Roster, sid: int, now: float) -> None:
         """Look at a subject anew, after anything that may matter to it."""
         group, division = roster.group, roster.division(sid)
-        before = division.step
+        before, awaited = division.step, division.awaited
         while True:
             progress = group.progress.get(sid)
             want_pull = self._modes.wants_pull(roster, sid, progress, now)
@@ -240,6 +266,9 @@ class Divisions:
             step = decide(want_pull, progress, division)
             if step is OPENING and not division.plain:
                 self._share(group, sid, progress)
+            elif step is DRAINING and division.has_only_strangers:
+                unshare(self._ledger, group, sid)
+                division.reset_timers()
             elif step is CLOSING and not division.pull:
                 self._ledger.append([(actions.UNSHARE, group.id, sid)])
                 division.reset_timers()
@@ -258,6 +287,8 @@ class Divisions:
         if step is not before:
             roster.version += 1
             self._entered(roster, sid, before, now)
+        elif awaited is not None and division.awaited is None:
+            self._wake(roster, division, now)  # the owner that was asked to rejoin is gone
 
     def _entered(self, roster: Roster, sid: int, before: Step, now: float) -> None:
         division = roster.divisions[sid]

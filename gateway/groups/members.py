@@ -27,6 +27,7 @@ from gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, Unk
 from gateway.groups.pattern import Patterns
 from gateway.groups.protocol import EAGER, LED, manner_of
 from gateway.groups.roster import Phase, Presence, Roster
+from gateway.groups.sharers import may_share
 
 if TYPE_CHECKING:
     from core.delivery.state import Group, Member
@@ -68,7 +69,12 @@ class Caller:
     bound: dict[str, str]
     """Group → the member that this connection last spoke for."""
     software: str = ""
-    """What the client is, if it said."""
+    """What the client calls itself, if it does; and its version."""
+    software_version: str = ""
+    asked: int = -1
+    """The version of its ApiVersions request; -1: it sent none."""
+    api_version: int = -1
+    """The version of this request."""
 
 
 def check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
@@ -147,32 +153,35 @@ class Members:
 
     # --- coming ----------------------------------------------------------------------------------
 
-    def enter(self, roster: Roster, member: Member, now: float, software: str = "") -> Presence:
+    def enter(self, roster: Roster, member: Member, now: float) -> Presence:
         """A new member, as it is to be."""
         self.ledger.put(roster.group, member)
         self.arrived(roster.group.name, member.id)
-        manner = manner_of(member.kind, software)
-        presence = roster.presences[member.id] = Presence(member.id, manner)
+        manner = manner_of(member.kind, member.software)
+        presence = Presence(member.id, manner, bears=may_share(member.software))
+        roster.presences[member.id] = presence
         if member.instance_id is not None:
             roster.instances[member.instance_id] = member.id
         self.resubscribe(roster, presence, now)
         self.touch(roster, member, now)
-        logger.info("member %s joined group %s (%s)", member.id, roster.group.name, manner)
+        logger.info(
+            "member %s joined group %s (%s, %s)",
+            *(member.id, roster.group.name, manner, member.software),
+        )
         return presence
 
-    def replace(
-        self, roster: Roster, old: Member, new: Member, now: float, software: str = ""
-    ) -> Presence:
+    def replace(self, roster: Roster, old: Member, new: Member, now: float) -> Presence:
         """A new member in the place of an old one, which is fenced."""
         sids = self._remove(roster, old, "another came in its place", heir=new.id)
-        presence = self.enter(roster, new, now, software)
+        presence = self.enter(roster, new, now)
         self.divisions.look_at(roster, sids, now)
         return presence
 
     def resume(self, roster: Roster, now: float) -> None:
         """All members that were there when the broker stopped."""
         for member in roster.group.members.values():
-            presence = roster.presences[member.id] = Presence(member.id, member.kind)
+            presence = self._restored(member)
+            roster.presences[member.id] = presence
             if member.instance_id is not None:
                 roster.instances[member.instance_id] = member.id
             for sid, slot in member.holds.items():
@@ -189,6 +198,28 @@ class Members:
                 roster.division(sid)
         for sid in list(roster.divisions):
             self.divisions.advance(roster, sid, now)
+
+    @staticmethod
+    def _restored(member: Member) -> Presence:
+        """Where it was stored before clients were told apart, who shares may go on; it is asked to rejoin,
+        and says then what it is."""
+        presence = Presence(member.id, member.kind, bears=may_share(member.software))
+        if not member.software:
+            presence.bears = any(member.holds.values())
+            presence.nudged = True
+        return presence
+
+    def recognise(self, roster: Roster, presence: Presence, software: str, now: float) -> None:
+        """What its client is may have changed, or become known."""
+        member = roster.group.members[presence.id]
+        if software != member.software:
+            self.ledger.put(roster.group, member, software=software)
+        presence.manner = manner_of(member.kind, software)
+        if presence.bears != may_share(software):
+            presence.bears = not presence.bears
+            for sid in presence.topics:
+                self.divisions.count_stranger(roster, sid, presence)
+                self.divisions.advance(roster, sid, now)
 
     def touch(self, roster: Roster, member: Member, now: float) -> None:
         """A sign of life."""

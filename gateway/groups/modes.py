@@ -8,7 +8,9 @@
                a classic owner is asked to rejoin, once: then it commits, if it ever does. Back when at
                most one subscriber has been left for auto.exclusive.after.ms. Then it drains; a member
                that does not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again
-               ever later.
+               ever later. A stranger among the subscribers (a client that is not known to bear
+               sharing, see sharers.py) keeps the subject from being shared; where it is shared
+               already, it drains at once and the stranger stands by meanwhile.
 
 With nobody there, a subject with unacked messages stays shared: the next member's first position is a
 pull offset.
@@ -16,10 +18,12 @@ pull offset.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.groups.protocol import KIP_848
 from gateway.groups.roster import Division, Roster
+from gateway.groups.sharers import UNNAMED
 
 if TYPE_CHECKING:
     from core.delivery.state import Group, Progress
@@ -32,6 +36,8 @@ DRAIN_SECONDS = 15.0
 MAX_PATIENCE = 64.0
 TIMER = "division"
 """Deadlines: (TIMER, group id, subject id)."""
+
+logger = logging.getLogger(__name__)
 
 
 class World(Protocol):
@@ -57,16 +63,35 @@ class Modes:
         division = roster.divisions[sid]
         mode = self._world.mode(roster.group.name, sid)
         if mode != AUTO:
+            division.reason = ""
             return mode == SHARED
+        shared = progress is not None and progress.shared
         several = len(division.subscribers) > 1
-        if progress is None or not progress.shared:
+        self._explain(roster, division, sid, matters=several or shared)
+        may_share = several and not division.strangers
+        if progress is None or not shared:
             committed = progress is not None and progress.committed
-            self._ask_owner(roster, division, several=several, committed=committed)
-            return committed and several
-        if several:
+            self._ask_owner(roster, division, several=may_share, committed=committed)
+            return committed and may_share
+        if may_share:
             division.reset_timers()
             return True
         return self._stays_shared(roster, sid, progress, now)
+
+    def _explain(self, roster: Roster, division: Division, sid: int, *, matters: bool) -> None:
+        """Say once why a group does not share that otherwise would."""
+        division.reason = ""
+        stranger = next(iter(division.strangers), None)
+        if stranger is None or not matters:
+            return
+        software = roster.group.members[stranger].software or UNNAMED
+        division.reason = f"the client of member {stranger} ({software}) is not known to share"
+        if roster.reason != division.reason:
+            roster.reason = division.reason
+            logger.warning(
+                "group %s reads %s with one member at a time: %s. consume.mode=shared shares all the same",
+                *(roster.group.name, self._world.subjects.by_id[sid].name, division.reason),
+            )
 
     def _ask_owner(
         self, roster: Roster, division: Division, *, several: bool, committed: bool
@@ -84,13 +109,13 @@ class Modes:
                 division.awaited = member_id
 
     def _stays_shared(self, roster: Roster, sid: int, progress: Progress, now: float) -> bool:
-        """With at most one subscriber."""
+        """With at most one subscriber, or with strangers."""
         division, key = roster.divisions[sid], (TIMER, roster.group.id, sid)
         if division.lonely_since is None:
             division.lonely_since = now
         after = self._world.config(roster.group.name).auto_exclusive_after_ms / 1000
         due = division.lonely_since + after * division.patience
-        if now < due:
+        if now < due and not (division.strangers and division.patience == 1):
             self._deadlines.set(key, due)
             return True
         if progress.settled:

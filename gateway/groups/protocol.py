@@ -2,7 +2,9 @@
 
 Both are structs of their own inside a bytes field, an int16 version in front. A subscription of a
 version that we do not know is read as the newest that we do, as clients do; what is behind it is
-ignored.
+ignored. Where the body is shorter than its version says, it is read as the newest version that fits:
+kafka-go says version 1 and sends the body of version 0. Kafka's broker accepts that, since it reads
+the topics alone.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
+from gateway.groups.sharers import ROUND_ROBIN_ASSIGNER, forgets
 from gateway.wire import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
@@ -24,13 +27,18 @@ if TYPE_CHECKING:
 
 CONSUMER = "consumer"
 COOPERATIVE_STICKY = "cooperative-sticky"
-STANDARD = frozenset({"range", "roundrobin", "sticky", COOPERATIVE_STICKY})
+STANDARD = frozenset(
+    {
+        *("range", "roundrobin", "sticky", COOPERATIVE_STICKY),
+        "rack-affinity",  # kafka-go
+        ROUND_ROBIN_ASSIGNER,  # KafkaJS
+    }
+)
+"""Assignors that the broker stands in for: with one partition a topic they come to the same."""
 EAGER, COOPERATIVE, KIP_848, LED = "eager", "cooperative", "consumer", "client"
 """Kinds of members: see core.delivery.state.Member."""
 FORGETFUL = "forgetful"
 """The manner of eager members whose client forgets every position when it rejoins."""
-FORGETFUL_SOFTWARE = ("apache-kafka-java", "librdkafka", "confluent-kafka-python")
-"""As they call themselves in ApiVersions."""
 _NEWEST = ConsumerProtocolSubscription.valid_versions.stop - 1
 
 
@@ -38,6 +46,10 @@ class Subscription(NamedTuple):
     topics: list[str]
     owned: frozenset[str] | None
     """The topics that the member says it holds; None: it does not say."""
+    said: int = 0
+    """The version that it says it has."""
+    short: bool = False
+    """That is one with owned partitions, and there are none."""
 
 
 def read_subscription(metadata: bytes) -> Subscription:
@@ -45,12 +57,22 @@ def read_subscription(metadata: bytes) -> Subscription:
     if len(metadata) < 2:
         raise WireError("a subscription has a version in front")
     said = int.from_bytes(metadata[:2], "big", signed=True)
-    version = min(max(said, 0), _NEWEST)
-    decoded, _ = ConsumerProtocolSubscription.decode(metadata, version, 2)
+    version, decoded = _decode(metadata, min(max(said, 0), _NEWEST))
     owned = None
     if version >= 1:
         owned = frozenset(part.topic for part in decoded.owned_partitions if part.partitions)
-    return Subscription(list(dict.fromkeys(decoded.topics)), owned)
+    return Subscription(list(dict.fromkeys(decoded.topics)), owned, said, version < min(said, 1))
+
+
+def _decode(metadata: bytes, version: int) -> tuple[int, ConsumerProtocolSubscription]:
+    """By the newest version up to this one that fits."""
+    while True:
+        try:
+            return version, ConsumerProtocolSubscription.decode(metadata, version, 2)[0]
+        except WireError:
+            if version == 0:
+                raise
+            version -= 1
 
 
 def assignment_bytes(topics: Iterable[str]) -> bytes:
@@ -73,7 +95,7 @@ def kind_of(protocols: Sequence[JoinGroupRequestProtocol]) -> str:
 
 
 def manner_of(kind: str, software: str) -> str:
-    return FORGETFUL if kind == EAGER and software in FORGETFUL_SOFTWARE else kind
+    return FORGETFUL if kind == EAGER and forgets(software) else kind
 
 
 def pack(data: bytes) -> str:

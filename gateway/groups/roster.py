@@ -172,6 +172,8 @@ class Presence:
     id: str
     manner: str
     """How it rebalances: its kind, or FORGETFUL."""
+    bears: bool = True
+    """Its client is known to bear sharing: see sharers.py."""
     topics: set[int] = field(default_factory=set)
     """The subjects that it is subscribed to and that exist."""
     phases: dict[int, Phase] = field(default_factory=dict)
@@ -216,12 +218,18 @@ class Division:
         "patience",
         "plain",
         "pull",
+        "reason",
         "step",
+        "strangers",
         "subscribers",
     )
 
     def __init__(self) -> None:
         self.subscribers: dict[str, Presence] = {}
+        self.strangers: dict[str, Presence] = {}
+        """Those of them that are not known to bear sharing."""
+        self.reason = ""
+        """Why it is not shared, where only strangers are in the way."""
         self.plain: set[str] = set()
         self.pull: set[str] = set()
         """Who holds it, and how."""
@@ -243,6 +251,14 @@ class Division:
         """Whether a member reads the subject, or is to."""
         return bool(self.subscribers or self.plain or self.pull)
 
+    def has_only_strangers(self) -> bool:
+        """Somebody is there, and nobody who holds or may take up a pull log."""
+        return not self.pull and 0 < len(self.subscribers) == len(self.strangers)
+
+    def unsubscribe(self, member_id: str) -> None:
+        self.subscribers.pop(member_id, None)
+        self.strangers.pop(member_id, None)
+
     def reset_timers(self) -> None:
         self.lonely_since = self.drain_until = None
         self.patience = 1.0
@@ -251,7 +267,17 @@ class Division:
 class Roster:
     """The volatile side of one group."""
 
-    __slots__ = ("divisions", "group", "instances", "led", "names", "owned", "presences", "version")
+    __slots__ = (
+        "divisions",
+        "group",
+        "instances",
+        "led",
+        "names",
+        "owned",
+        "presences",
+        "reason",
+        "version",
+    )
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -265,6 +291,8 @@ class Roster:
         """Topics that a member is, or once was, subscribed to by name."""
         self.owned: dict[str, int] = {}
         """How many subjects each member is the owner of."""
+        self.reason = ""
+        """What was last logged about why it does not share."""
         self.led: Led | None = None
         """Where a client assigns."""
 

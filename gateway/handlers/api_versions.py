@@ -53,4 +53,6 @@ def api_versions(session: Session, request: ApiVersionsRequest) -> ApiVersionsRe
         if value and not _SOFTWARE.fullmatch(value):
             raise Refused(ErrorCode.INVALID_REQUEST, f"{value!r} is no name of client software")
     session.software = request.client_software_name
+    session.software_version = request.client_software_version
+    session.asked = session.version
     return ApiVersionsResponse(api_keys=[_range(api) for _, api in sorted(dispatch.apis.items())])

@@ -6,7 +6,8 @@ What each version added:
 A group without such members is answered GROUP_ID_NOT_FOUND: clients then ask DescribeGroups. An empty
 group is what its last member was. Members have epochs of their own; the group's is the highest. Target and
 present assignment are what a member holds: a change that is under way shows when it is done. In place of
-the assignor stands how the group's subjects are read: `exclusive`, `shared`, or both.
+the assignor stands how the group's subjects are read: `exclusive`, `shared`, or both; and why they are not
+shared, if that is for a client that is not known to share (gateway/groups/sharers.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.dispatch import handles
-from gateway.group_views import held, is_consumer_group, modes
+from gateway.group_views import explained, held, is_consumer_group, modes
 from gateway.groups.protocol import KIP_848
 from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
 from gateway.wire import (
@@ -75,7 +76,7 @@ def _describe(broker: Broker, name: str) -> DescribedConsumerGroup:
         group_state=broker.coordinator.state(group),
         group_epoch=group.generation,
         assignment_epoch=group.generation,
-        assignor_name=modes(group),
+        assignor_name=explained(modes(group), broker.coordinator.why_exclusive(group)),
         members=[_member(broker, member) for member in group.members.values()],
     )
 

@@ -9,7 +9,8 @@ What each version added:
 
 Where the broker assigns, each member is shown with what it holds now: members that share a subject all
 hold its one partition. Groups with KIP-848 members are shown too (Kafka does not find them here), since
-many admin clients know no other request.
+many admin clients know no other request. Behind the assignor's name stands why a group does not share, if
+that is for a client that is not known to (gateway/groups/sharers.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.dispatch import handles
-from gateway.group_views import DEAD, assignment, protocol, protocol_type
+from gateway.group_views import DEAD, assignment, explained, protocol, protocol_type
 from gateway.groups.protocol import unpack
 from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
 from gateway.wire import (
@@ -70,7 +71,7 @@ def _describe(broker: Broker, name: str) -> DescribedGroup:
         group_id=name,
         group_state=broker.coordinator.state(group),
         protocol_type=protocol_type(group),
-        protocol_data=protocol(group),
+        protocol_data=explained(protocol(group), broker.coordinator.why_exclusive(group)),
         members=[_member(broker, member) for member in group.members.values()],
     )
 

@@ -10,9 +10,11 @@ import trio
 from core.delivery.actions import COMMIT
 from gateway.tests.harness import NO_SPACE, Client, Served, serve
 from gateway.wire import (
+    ApiVersionsRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    DescribeGroupsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -214,6 +216,8 @@ def test_a_held_joiner_is_let_go_when_the_broker_stops(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
         async with served.client() as owner, served.client() as second:
+            for client in (owner, second):
+                await client.call(ApiVersionsRequest("kafka-python", "3.0.12"), 4)
             joined = await member(owner)
             await owner.call(committing(joined, 0), 8)
             given = await second.call(joining(), 5)
@@ -324,5 +328,41 @@ def test_a_commit_that_changes_nothing_is_not_written(tmp_path: Path) -> None:
             for _ in range(3):
                 assert code_of(await client.call(committing(joined, 7), 8)) == 0
         assert [action[0] for action in seen].count(COMMIT) == 1
+
+    serve(check, tmp_path)
+
+
+def test_a_refused_join_leaves_its_reason_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(served: Served) -> None:
+        async with served.client("app") as client:
+            request = joining()
+            request.protocols[0].metadata = b"\0\1"
+            answer = await client.call(request, 5)
+            assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            request.member_id = answer.member_id
+            answer = await client.call(request, 5)
+            assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    serve(check, tmp_path)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "group g: a join of client 'app' from /127.0.0.1 was refused: metadata of" in line
+
+
+def test_a_group_that_does_not_share_for_a_client_says_so_where_it_is_described(
+    tmp_path: Path,
+) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        async with served.client() as named, served.client() as unnamed:
+            await named.call(ApiVersionsRequest("kafka-python", "3.0.12"), 4)
+            joined = await member(named)
+            await named.call(committing(joined, 0), 8)
+            stranger = await join(unnamed)
+            why = f"the client of member {stranger.member_id} (unnamed) is not known to share"
+            (described,) = (await unnamed.call(DescribeGroupsRequest(["g"]), 5)).groups
+            assert described.protocol_data == f"range (exclusive: {why})"
+            assert served.broker.statistics().sharing.exclusive == {"g": why}
 
     serve(check, tmp_path)

@@ -51,7 +51,7 @@ class Client:
     member_id: str = ""
     generation: int = -1
     next_beat: float = 0.0
-    software: str = ""
+    software: str = "kafka-python"
     loses: bool = False
     """The next answer does not arrive."""
     caller: Caller = field(init=False)

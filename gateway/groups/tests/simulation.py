@@ -43,7 +43,8 @@ class Simulation:
         self.synced = 0
         self.handled: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self.excused: defaultdict[str, set[int]] = defaultdict(set)
-        """Messages that may be handled twice: who had read them was killed, or thrown out."""
+        """Messages that may be handled twice: who had read them was killed, or thrown out, or nobody who
+        may share was left."""
         self._begin(Groups())
         for topic in topics:
             self.create(topic)
@@ -65,10 +66,18 @@ class Simulation:
     def _append(self, changes: object) -> int:
         self.groups.now_ms = self.now_ms()
         for action in changes:  # type: ignore[attr-defined]
+            if action[0] == actions.DROP:
+                self._excuse(*action[1:])
             self.groups.apply(action)
             self.log.append(action)
             self.times.append(self.now_ms())
         return len(self.log)
+
+    def _excuse(self, gid: int, sid: int) -> None:
+        """A group goes from shared to plain although something is unacked: what is above comes again."""
+        progress = self.groups.by_id[gid].progress[sid]
+        again = range(progress.lowest_unacked() or 0, progress.cursor)
+        self.excused[self.subjects.by_id[sid].name].update(again)
 
     def _begin(self, groups: Groups) -> None:
         self.groups = groups

@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gateway.groups.roster import Step
 from gateway.groups.tests.clients import Classic, Client, Modern
 from gateway.groups.tests.simulation import GROUP, LIMITS, REBALANCE_MS, SESSION_MS, Simulation
@@ -249,6 +251,26 @@ def test_an_owner_that_has_not_committed_yet_is_asked_to_when_the_second_comes()
     live(world, owner, other, seconds=8, reads=1)
     assert (holds(world, owner), holds(world, other)) == ("pull", "pull")
     assert max(world.handled["t"].values()) == 1
+
+
+@pytest.mark.parametrize("how", ["left", "died"])
+def test_a_joiner_is_not_held_for_an_owner_that_is_gone(how: str) -> None:
+    """In a group that has no commits the owner is asked to rejoin, and the joiner waits for it."""
+    world = Simulation("t")
+    world.produce("t", 10)
+    owner, joiner = Classic(world, "owner", ["t"]), Classic(world, "joiner", ["t"])
+    owner.commit = lambda: None  # type: ignore[method-assign]
+    live(world, owner, seconds=2, reads=1)
+    live(world, joiner, seconds=1)
+    assert joiner.state == "joining"
+    if how == "left":
+        owner.leave()
+    else:
+        world.pass_time(SESSION_MS / 1000)
+    assert owner.member_id not in world.groups.by_name[GROUP].members
+    joiner.step()
+    joiner.step()
+    assert holds(world, joiner) == "plain"
 
 
 def test_one_that_is_left_reads_in_order_again_when_all_is_acked() -> None:

@@ -23,7 +23,7 @@ class Speaker:
 
     def __init__(self, world: Simulation, member_id: str = "m") -> None:
         self.world, self.member_id, self.epoch = world, member_id, 0
-        self.caller = Caller("c", "/h", {})
+        self.caller = Caller("c", "/h", {}, "apache-kafka-java")
 
     def say(self, **fields: Any) -> Any:
         request = ConsumerGroupHeartbeatRequest(

@@ -15,7 +15,8 @@ from gateway.groups.tests.clients import Classic, Client, Modern
 from gateway.groups.tests.simulation import GROUP, Simulation
 
 TOPICS = ["t", "u"]
-KINDS = ["range", "keeper", "eager", "cooperative", "modern", "explicit"]
+KINDS = ["range", "keeper", "eager", "cooperative", "modern", "explicit", "stranger"]
+SOFTWARE = {"range": "librdkafka", "stranger": "other"}
 MODES = ["auto", "auto", "shared", "exclusive"]
 SUBSCRIPTIONS = [["t"], ["t", "u"], ["u"]]
 MOST_CLIENTS = 5
@@ -31,7 +32,7 @@ def make(world: Simulation, kind: str, name: str, topics: list[str]) -> Client:
     if kind in ("modern", "explicit"):
         return Modern(world, name, topics, explicit=kind == "explicit")
     protocol = "cooperative-sticky" if kind == "cooperative" else "range"
-    software = "librdkafka" if kind == "range" else ""
+    software = SOFTWARE.get(kind, "kafka-python")
     return Classic(
         world, name, topics, software=software, protocol=protocol, keeps=kind == "keeper"
     )
@@ -196,7 +197,8 @@ class Groups(RuleBasedStateMachine):
             sid = self.world.subjects.by_name[topic].id
             subscribed = [client for client in self.clients if topic in client.topics]
             holds = [group.members[client.member_id].holds.get(sid) for client in subscribed]
-            if mode == "shared" or (mode == "auto" and len(subscribed) > 1):
+            known = all(client.software != SOFTWARE["stranger"] for client in subscribed)
+            if mode == "shared" or (mode == "auto" and len(subscribed) > 1 and known):
                 assert all(holds), f"{topic} is not shared by all: {holds}"
             else:
                 assert sorted(holds, key=str) == [0] + [None] * (len(holds) - 1), (

@@ -38,7 +38,7 @@ def ask(
 
 
 def stranger(client_id: str = "tool") -> Caller:
-    return Caller(client_id, "/h", {})
+    return Caller(client_id, "/h", {}, "kafka-python")
 
 
 def commit(

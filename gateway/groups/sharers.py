@@ -1,0 +1,90 @@
+"""Which clients may share. In mode `auto` a group shares only while all its members are on this list.
+
+A sharing member is told offsets that are its own (see core/delivery/progress.py). A client bears that if it
+begins to fetch where OffsetFetch says, takes jumps in offsets, and commits what it was given. A client that
+does something else with offsets may reset in silence, and then every member reads everything. So a client
+is on the list when stories in compat_tests try it. Any other member keeps its group exclusive, Kafka's way;
+the log, the group's description and the statistics say which. `consume.mode=shared` overrides the list.
+
+Who a client is
+- From ApiVersions version 3 on it names itself, with its version. The list goes by names: what is relied on
+  has not changed between versions that name themselves. Bindings of librdkafka give names of their own;
+  only those of its makers are listed, the library below is the same.
+- A client that asks an older version has no name. It is known by signs that no setting of its user changes:
+
+      client    ApiVersions  JoinGroup   subscription
+      aiokafka  0            5           version 0, for range, roundrobin or sticky
+      kafka-go  0            up to 2     says version 1 and has the body of version 0
+      KafkaJS   up to 2      up to 5     the assignor is called RoundRobinAssigner
+
+  Others without a name were looked at and differ: kafka-python before 2.3 (JoinGroup up to 3), old sarama
+  (no ApiVersions), Java before 2.4 (ApiVersions 1 or 2), librdkafka before 1.4 (JoinGroup up to 2).
+  The client id is no sign: users set it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gateway.groups.members import Caller
+    from gateway.groups.protocol import Subscription
+
+UNNAMED = "unnamed"
+"""What is stored of a client that neither names itself nor shows the signs of one on the list."""
+ROUND_ROBIN_ASSIGNER = "RoundRobinAssigner"
+AIOKAFKA, KAFKA_GO, KAFKA_JS = "aiokafka", "kafka-go", "KafkaJS"
+AIOKAFKA_ASSIGNORS = frozenset({"range", "roundrobin", "sticky"})
+
+
+class Sharer(NamedTuple):
+    tried: str
+    """The version in the stories."""
+    forgets: bool = False
+    """When it rejoins it forgets every position and asks OffsetFetch again."""
+
+
+_LIBRDKAFKA = Sharer("2.16.0", forgets=True)
+SHARERS = {
+    "apache-kafka-java": Sharer("4.3.1", forgets=True),
+    "librdkafka": _LIBRDKAFKA,
+    "confluent-kafka-python": _LIBRDKAFKA,
+    "confluent-kafka-go": _LIBRDKAFKA,
+    "confluent-kafka-dotnet": _LIBRDKAFKA,
+    "confluent-kafka-javascript": _LIBRDKAFKA,
+    "kafka-python": Sharer("3.0.12"),
+    AIOKAFKA: Sharer("0.14.0"),
+}
+
+
+def software_of(
+    caller: Caller, offered: Iterable[str] = (), subscription: Subscription | None = None
+) -> str:
+    """What a member's client is, as it is stored: its name and, if that is known, its version."""
+    if caller.software:
+        return f"{caller.software} {caller.software_version}".strip()
+    names = frozenset(offered)
+    if ROUND_ROBIN_ASSIGNER in names and 0 <= caller.asked <= 2 and caller.api_version <= 5:
+        return KAFKA_JS
+    if caller.asked != 0 or subscription is None:
+        return UNNAMED
+    if caller.api_version <= 2 and subscription.short:
+        return KAFKA_GO
+    if caller.api_version == 5 and subscription.said == 0 and names <= AIOKAFKA_ASSIGNORS:
+        return AIOKAFKA
+    return UNNAMED
+
+
+def name_of(software: str) -> str:
+    return software.partition(" ")[0]
+
+
+def may_share(software: str) -> bool:
+    return name_of(software) in SHARERS
+
+
+def forgets(software: str) -> bool:
+    known = SHARERS.get(name_of(software))
+    return known is not None and known.forgets
