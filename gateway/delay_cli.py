@@ -4,10 +4,11 @@
     kumquat delay list   --subject orders --limit 20 [--after CURSOR]
     kumquat delay show   --subject orders --id order-17
     kumquat delay cancel --subject orders --id order-17          (or --sid, as a list shows it)
-    kumquat delay move   --subject orders --id order-17 --due 2026-03-01T09:00Z
+    kumquat delay move   --subject orders --id order-17 --due 2026-03-01T09:00Z      (or --due 2h)
 
-Times are ISO 8601 (UTC where they name no zone) or milliseconds since 1970. `--json` shows the endpoint's
-own answer. Where the endpoint is: `--admin`, else KUMQUAT_ADMIN_LISTENER, else http://127.0.0.1:9093.
+Times are ISO 8601 (UTC where they name no zone), milliseconds since 1970, or durations from now: `15m`,
+`+2h`, `1h30m` (units w, d, h, m, s, ms). `--json` shows the endpoint's own answer. Where the endpoint is:
+`--admin`, else KUMQUAT_ADMIN_LISTENER, else http://127.0.0.1:9093.
 
 Exit codes: 0 it is as asked; 1 the broker says no (no such message, delivered already, a bad argument);
 2 the command is wrong, or the endpoint cannot be reached.
@@ -72,7 +73,7 @@ FLAGS = {
     "after": ("CURSOR", "go on where an earlier list ended"),
     "id": ("ID", "the message's qmq-delay-id"),
     "sid": ("N", "the message's schedule id, as a list shows it"),
-    "due": ("TIME", "when it is to be delivered"),
+    "due": ("TIME", "when it is to be delivered: a time, or a duration from now (15m, 1h30m)"),
 }
 SWITCHES = {"value": "show what is in the message too, while it is pending"}
 

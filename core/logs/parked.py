@@ -45,9 +45,6 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-MARK = b"qmq-del"
-"""All headers that ask for a delay begin so: a batch without these bytes is plain."""
-
 ORIGIN = struct.Struct(">qhii")
 ORIGIN_SIZE = ORIGIN.size
 assert ORIGIN_SIZE == 18

@@ -18,6 +18,7 @@ from pathlib import Path
 import trio
 
 from core.errors import KumquatError, StartError, StorageError, WouldBlock
+from core.inflation import Inflation
 from core.logs.delayed import DelayListener
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
@@ -72,6 +73,8 @@ class MessageService:
         self.subjects: Subjects = message_log.state.subjects
         self.directory: Path = message_log.options.directory
         self.append_nowait = message_log.append_nowait
+        self.inflation = Inflation(message_log.options.max_decompressed_bytes)
+        """Where batches are opened off the loop, whoever has to look inside."""
         self._folder = folder
         self._reader = Reader(message_log)
         self._retention = Retention(message_log, self._reader)

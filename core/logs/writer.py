@@ -16,9 +16,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from crc32c import crc32c
-from stringzilla import find
 
-from core.errors import InvalidTimestamp, MessageTooLarge, MustOpen, StorageError
+from core.errors import (
+    InvalidTimestamp,
+    MessageTooLarge,
+    MustOpen,
+    StorageError,
+    WouldBlock,
+)
 from core.logs.checkpoint import ROW
 from core.logs.delayed import DelayListener
 from core.logs.files import Buffer, Files
@@ -35,14 +40,13 @@ from core.logs.format import (
     pack_subject_state,
 )
 from core.logs.options import LogOptions
-from core.logs.parked import MARK, NO_ORIGIN, CancelItem, Origin, pack_cancels, pack_origin
+from core.logs.parked import NO_ORIGIN, CancelItem, Origin, pack_cancels, pack_origin
 from core.logs.producers import ProducerState, check_sequence, last_of
 from core.logs.state import LogState
 from core.logs.subject import Subject
 from core.logs.tail import Batch, Tail, keep
 from core.records.batch import (
     CODEC_MASK,
-    HEAD_SIZE,
     LOG_APPEND_TIME,
     BatchHead,
     check,
@@ -50,7 +54,7 @@ from core.records.batch import (
     stamp,
     stamp_append_time,
 )
-from core.records.compression import inflate
+from core.records.marks import LIGHT, may_ask, survey
 
 log = logging.getLogger("kumquat.log")
 
@@ -137,17 +141,18 @@ class Writer:
             if original is not None:
                 append_time = original.store_time if config.log_append_time else -1
                 return Appended(original.base_sequence, append_time, original.end)
-        if look and config.delay_enabled and (head[5] & CODEC_MASK or find(batch, MARK) >= 0):
+        if look and config.delay_enabled and (head[5] & CODEC_MASK or may_ask(batch)):
             self._look_inside(batch, head)
         return self._stage_batch(subject, batch, head, producer, before)
 
     def _look_inside(self, batch: memoryview, head: BatchHead) -> None:
         """MustOpen unless the batch is small, compressed, and evidently plain."""
-        codec = head.attributes & CODEC_MASK
-        if codec and len(batch) < HEAVY:
-            limit = self._options.max_decompressed_bytes
-            if find(inflate(codec, batch[HEAD_SIZE:], limit), MARK) < 0:
-                return
+        if head.attributes & CODEC_MASK and len(batch) < HEAVY:
+            try:
+                if not survey(batch, head, self._options.max_decompressed_bytes, LIGHT).asks:
+                    return
+            except WouldBlock:
+                pass
         raise MustOpen("the batch may hold delayed records")
 
     def _stage_batch(

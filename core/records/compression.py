@@ -1,19 +1,30 @@
-"""Inflating what is in a compressed batch, never to more than a bound.
+"""What is in a compressed batch, piece by piece, never more than a bound; and compressing again.
 
-The broker inflates only when it must look inside a batch (a search by time, a delay header). A few
-hundred bytes can claim gigabytes, so every codec writes into a buffer of bounded size: it grows from
-a guess and is refused at `limit`. Snappy comes in two dresses: raw, and in the blocks that Java's and
-Python's clients wrap around it (magic 0x82 "SNAPPY\\0", two version ints, then length-prefixed blocks).
+The broker opens a batch only where it must look inside (a delay header, a search by time, a part that is
+handed out). A few hundred bytes can hold gigabytes, so nothing is inflated in one go: `pieces` gives
+PIECE bytes at a time and refuses the batch as soon as it passes `limit`. Who looks for something needs
+the memory of one piece; `held` says, before any of it is taken, how much the codec itself will hold.
+
+Formats: gzip, one member or several; lz4 and zstd frames, one or several; snappy, raw or in the blocks
+that Java's and Python's clients wrap around it (magic 0x82 "SNAPPY\\0", two version ints, then
+length-prefixed blocks). Raw snappy cannot be inflated in steps, but a byte of it never becomes more than
+22.
+
+An error must not keep what was inflated alive: it holds the frames that it passed, and they their
+variables. So buffers are let go before an error leaves, and no error of a codec stays chained to ours.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from typing import Final
 
 import cramjam
+import lz4.frame
+import zstandard
 
 from core.errors import CorruptMessage, InvalidRecord, UnsupportedCompression
 
@@ -22,78 +33,237 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
+PIECE: Final = 256 << 10
+_FED: Final = 64 << 10
+"""Codecs copy what they have not used of their input: they are fed so much at a time."""
+
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEAD = len(_XERIAL) + 8
-_FIRST_GUESS = 1 << 16
+_MOST_SNAPPY = 22
+_LZ4_HELD = 9 << 20
+"""The largest block of an lz4 frame (4 MiB), twice, and what lies around it."""
+_LEAST_WINDOW, _LARGEST_WINDOW = 8 << 20, 1 << 27
+_LONGEST_FRAME_HEAD = 18
+_ZSTD_SKIPPED = range(0x184D2A50, 0x184D2A60)
+
+Data = bytes | bytearray | memoryview
 
 
-def inflate(codec: int, data: memoryview, limit: int) -> bytes | memoryview:
-    """The records of a batch, inflated; InvalidRecord when they would be longer than `limit`."""
-    if codec == 0:
-        return data
+def pieces(codec: int, data: memoryview, limit: int, size: int = PIECE) -> Iterator[Data]:
+    """The records of a batch, inflated, in pieces. A piece may be overwritten when the next is asked for.
+    InvalidRecord: they would be longer than `limit`."""
+    total = 0
+    try:
+        for piece in _pieces(codec, data, limit, size):
+            total += len(piece)
+            if total > limit:
+                raise InvalidRecord(
+                    f"the batch inflates to more than max.decompressed.bytes ({limit})"
+                )
+            yield piece
+    finally:
+        piece = b""
+
+
+def _pieces(codec: int, data: memoryview, limit: int, size: int) -> Iterator[Data]:
     if codec == GZIP:
-        return _gzip(data, limit)
+        return _gzip(data, size)
     if codec == SNAPPY:
         return _snappy(data, limit)
     if codec == LZ4:
-        return _grow(cramjam.lz4.decompress_into, data, limit)
+        return _lz4(data, size)
     if codec == ZSTD:
-        return _grow(cramjam.zstd.decompress_into, data, limit)
+        return _zstd(data, size)
     raise UnsupportedCompression(f"compression codec {codec} is unknown")
 
 
-def _too_long(limit: int) -> InvalidRecord:
-    return InvalidRecord(f"the batch inflates to more than max.decompressed.bytes ({limit})")
+def inflate(codec: int, data: memoryview, limit: int) -> bytes | memoryview:
+    """All records of a batch at once."""
+    if not codec:
+        return data
+    with BytesIO() as out:  # freed when this fails, whoever keeps the error
+        for piece in pieces(codec, data, limit):
+            out.write(piece)
+        return out.getvalue()
 
 
-def _gzip(data: memoryview, limit: int) -> bytes:
+def held(codec: int, data: memoryview, limit: int) -> int:
+    """How many bytes `pieces` holds at one time, at the most. Cheap: nothing is inflated for it."""
+    if codec == SNAPPY:
+        return min(limit, _MOST_SNAPPY * len(data))
+    if codec == LZ4:
+        return PIECE + _LZ4_HELD
+    if codec == ZSTD:
+        return PIECE + _zstd_window(data)
+    return 2 * PIECE
+
+
+def compressed(codec: int, parts: Iterable[Data]) -> Iterator[Data]:
+    """The parts, one behind the other, compressed: what any client that reads the codec can read."""
+    if codec == GZIP:
+        deflater = zlib.compressobj(wbits=31)
+        yield from map(deflater.compress, parts)
+        yield deflater.flush()
+    elif codec == SNAPPY:
+        yield bytes(cramjam.snappy.compress_raw(b"".join(parts)))
+    elif codec == LZ4:
+        # Java reads no frames whose blocks depend on each other.
+        with lz4.frame.LZ4FrameCompressor(block_linked=False) as framer:
+            yield framer.begin()
+            yield from map(framer.compress, parts)
+            yield framer.flush()
+    elif codec == ZSTD:
+        squeezer = zstandard.ZstdCompressor().compressobj()
+        yield from map(squeezer.compress, parts)
+        yield squeezer.flush()
+    else:
+        yield from parts
+
+
+def _bad(reason: object) -> CorruptMessage:
+    return CorruptMessage(f"the batch cannot be inflated: {reason}")
+
+
+def _fed(data: memoryview) -> Iterator[memoryview]:
+    return (data[at : at + _FED] for at in range(0, len(data), _FED))
+
+
+def _gzip(data: memoryview, size: int) -> Iterator[bytes]:
     inflater = zlib.decompressobj(wbits=31)
+    for fed in _fed(data):
+        left: Data = fed
+        while left:
+            if inflater.eof:  # another member follows
+                inflater = zlib.decompressobj(wbits=31)
+            try:
+                piece = inflater.decompress(left, size)
+            except zlib.error as error:
+                raise _bad(error) from None
+            if piece:
+                yield piece
+            left = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+        while not inflater.eof and (piece := _more(inflater, size)):
+            yield piece
+    if not inflater.eof:
+        raise CorruptMessage("the gzip data of the batch ends too soon")
+
+
+def _more(inflater: zlib._Decompress, size: int) -> bytes:
+    """What the inflater still holds although it has used all of its input."""
     try:
-        found = inflater.decompress(data, limit)
-        if inflater.unconsumed_tail or not inflater.eof:
-            if len(found) >= limit:
-                raise _too_long(limit)
-            raise CorruptMessage("the gzip data of the batch ends too soon")
+        return inflater.decompress(b"", size)
     except zlib.error as error:
-        raise CorruptMessage(f"the batch cannot be inflated: {error}") from error
-    return found
+        raise _bad(error) from None
 
 
-def _grow(into: Callable[[memoryview, bytearray], int], data: memoryview, limit: int) -> memoryview:
-    """Inflate into ever larger buffers: these codecs do not tell a short buffer from bad data."""
-    size = min(limit, max(_FIRST_GUESS, 8 * len(data)))
-    while True:
-        out = bytearray(size)
-        try:
-            return memoryview(out)[: into(data, out)]
-        except cramjam.DecompressionError as error:
-            if size == limit:
-                raise InvalidRecord(
-                    f"the batch cannot be inflated within max.decompressed.bytes ({limit}): {error}"
-                ) from error
-            size = min(limit, 4 * size)
+def _lz4(data: memoryview, size: int) -> Iterator[bytes]:
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    for fed in _fed(data):
+        left: Data = fed
+        while True:
+            if inflater.eof and left:  # another frame follows
+                inflater.reset()
+            try:
+                piece = inflater.decompress(left, max_length=size)
+            except (RuntimeError, ValueError, EOFError) as error:
+                raise _bad(error) from None
+            if piece:
+                yield piece
+            left = inflater.unused_data or b"" if inflater.eof else b""
+            if not left and (inflater.eof or (inflater.needs_input and len(piece) < size)):
+                break
+    if not inflater.eof:
+        raise CorruptMessage("the lz4 data of the batch ends too soon")
 
 
-def _snappy(data: memoryview, limit: int) -> bytes:
+def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
+    _check_whole(data)
+    piece = memoryview(bytearray(size))
+    inflater = zstandard.ZstdDecompressor(max_window_size=_zstd_window(data))
+    reader = inflater.stream_reader(data, read_across_frames=True)
     try:
-        if bytes(data[: len(_XERIAL)]) != _XERIAL:
-            return _snappy_block(data, limit)
-        blocks: list[bytes] = []
-        at, left = _XERIAL_HEAD, limit
+        while got := reader.readinto(piece):
+            yield piece[:got]
+    except zstandard.ZstdError as error:
+        raise _bad(error) from None
+    finally:
+        reader.close()  # type: ignore[no-untyped-call]
+
+
+def _zstd_window(data: memoryview) -> int:
+    """What the first frame needs as its window, or what every reader is to have; no frame gets more."""
+    try:
+        asked = zstandard.get_frame_parameters(data[:_LONGEST_FRAME_HEAD]).window_size
+    except zstandard.ZstdError:
+        asked = 0
+    return min(max(asked, _LEAST_WINDOW), _LARGEST_WINDOW)
+
+
+def _check_whole(data: memoryview) -> None:
+    """That no frame is cut off: the reader would take it for a whole one. Blocks are passed over by their
+    sizes."""
+    at = 0
+    try:
         while at < len(data):
+            (magic,) = struct.unpack_from("<I", data, at)
+            if magic in _ZSTD_SKIPPED:
+                at += 8 + int(struct.unpack_from("<I", data, at + 4)[0])
+                continue
+            head = data[at : at + _LONGEST_FRAME_HEAD]
+            at += zstandard.frame_header_size(head)
+            last = 0
+            while not last:
+                block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+                last, kind = block & 1, block >> 1 & 3
+                at += 3 + (1 if kind == 1 else block >> 3)
+            at += 4 if zstandard.get_frame_parameters(head).has_checksum else 0
+    except (zstandard.ZstdError, struct.error, IndexError) as error:
+        raise _bad(error) from None
+    if at != len(data):
+        raise CorruptMessage("the zstd data of the batch ends too soon")
+
+
+def _snappy(data: memoryview, limit: int) -> Iterator[memoryview]:
+    left = limit
+    for block, claimed in _snappy_blocks(data, limit):
+        left -= claimed
+        if left < 0:
+            raise InvalidRecord(f"the batch inflates to more than max.decompressed.bytes ({limit})")
+        out = bytearray(claimed)
+        try:
+            got = cramjam.snappy.decompress_raw_into(block, out)
+        except cramjam.DecompressionError as error:
+            raise _bad(error) from None
+        yield memoryview(out)[:got]
+
+
+def _snappy_blocks(data: memoryview, limit: int) -> Iterator[tuple[memoryview, int]]:
+    """Each block, and what it says to inflate to."""
+    if bytes(data[: len(_XERIAL)]) != _XERIAL:
+        yield data, _snappy_claim(data, limit)
+        return
+    at = _XERIAL_HEAD
+    if at > len(data):
+        raise CorruptMessage("the snappy data of the batch ends too soon")
+    while at < len(data):
+        try:
             (length,) = struct.unpack_from(">i", data, at)
-            if not 0 <= length <= len(data) - at - 4:
-                raise CorruptMessage(f"a snappy block claims {length} bytes at byte {at}")
-            blocks.append(_snappy_block(data[at + 4 : at + 4 + length], left))
-            left -= len(blocks[-1])
-            at += 4 + length
-        return b"".join(blocks)
-    except (cramjam.DecompressionError, struct.error) as error:
-        raise CorruptMessage(f"the batch cannot be inflated: {error}") from error
+        except struct.error as error:
+            raise _bad(error) from None
+        if not 0 <= length <= len(data) - at - 4:
+            raise CorruptMessage(f"a snappy block claims {length} bytes at byte {at}")
+        block = data[at + 4 : at + 4 + length]
+        yield block, _snappy_claim(block, limit)
+        at += 4 + length
 
 
-def _snappy_block(block: memoryview, limit: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(block) > limit:
-        raise _too_long(limit)
-    found: Any = cramjam.snappy.decompress_raw(block)
-    return bytes(found)
+def _snappy_claim(block: memoryview, limit: int) -> int:
+    try:
+        claimed = int(cramjam.snappy.decompress_raw_len(block))
+    except cramjam.DecompressionError as error:
+        raise _bad(error) from None
+    if claimed > limit:
+        raise InvalidRecord(f"the batch inflates to more than max.decompressed.bytes ({limit})")
+    if claimed > _MOST_SNAPPY * len(block):
+        raise CorruptMessage(f"{len(block)} bytes of snappy claim to inflate to {claimed}")
+    return claimed

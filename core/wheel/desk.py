@@ -1,8 +1,10 @@
 """Where messages for later are taken in, cancelled and moved; the shell around split.py and outcomes.py.
 
-A batch that has to be opened is split, in a thread when it is large. What it cancels or moves is looked up
-first, in a thread too where schedule files have to be searched. Time passes meanwhile: so all is decided on
-the loop, in one go with the write, by what holds then; and it is looked up anew if a fill came in between.
+A batch that has to be opened is split, off the loop when it is large (core/inflation.py). A compressed
+one is first looked through piece by piece, which says whether it asks for anything at all, and how much
+memory it takes to split it. What it cancels or moves is looked up first, in a thread too where schedule
+files have to be searched. Time passes meanwhile: so all is decided on the loop, in one go with the write,
+by what holds then; and it is looked up anew if a fill came in between.
 """
 
 from __future__ import annotations
@@ -10,16 +12,26 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 import trio
 
-from core.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, KumquatError, StorageError
+from core.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    KumquatError,
+    StorageError,
+    WouldBlock,
+)
 from core.logs.parked import DELIVERED, MOVED, NO_ORIGIN, REMEMBERED, CancelItem, Origin
 from core.logs.service import MessageService
 from core.logs.subject import Subject
 from core.logs.writer import HEAVY, Appended
-from core.records.batch import LOG_APPEND_TIME, BatchHead, read_head
+from core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
+from core.records.compression import held, inflate
+from core.records.marks import LIGHT, Survey, survey
 from core.wheel.finder import Finder
 from core.wheel.outcomes import (
     WAITING,
@@ -31,7 +43,10 @@ from core.wheel.outcomes import (
     moved,
 )
 from core.wheel.schedule import FRAME, Named, Schedule
-from core.wheel.split import Split, look, split
+from core.wheel.split import Split, split
+
+_WHILE_SPLIT = 3
+"""How many times its records a batch takes while it is split: they, their parts, a codec's copy."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -62,6 +77,7 @@ class Desk:
         now_ms: Callable[[], int],
         nudge: Callable[[int], None],
     ) -> None:
+        self._inflation = message_log.inflation
         self._log = message_log
         self._schedule = schedule
         self._finder = finder
@@ -77,10 +93,7 @@ class Desk:
         head = read_head(batch)
         if head.attributes & LOG_APPEND_TIME and not subject.config.log_append_time:
             raise InvalidTimestamp("a producer may not send batches of log append time")
-        if len(batch) >= HEAVY:
-            opened = await trio.to_thread.run_sync(self._open, batch, head, self._now_ms())
-        else:
-            opened = self._open(batch, head, self._now_ms())
+        opened = await self._open(subject, batch, head)
         if opened is not None:
             return await self._park(subject, head, opened)
         _check_alive(subject)
@@ -88,9 +101,28 @@ class Desk:
         self._log.write_nowait()
         return appended
 
-    def _open(self, batch: memoryview, head: BatchHead, now: int) -> Split | None:
-        data = look(batch, head, self._log.log.options.max_decompressed_bytes)
-        return None if data is None else split(batch, head, data, now, self._options.max_ms)
+    async def _open(self, subject: Subject, batch: memoryview, head: BatchHead) -> Split | None:
+        """What a batch is split into; None: it asks for nothing."""
+        now, most, limit = self._now_ms(), subject.config.max_message_bytes, self._inflation.limit
+        size = len(batch)
+        if head.attributes & CODEC_MASK:
+            size, asks = await self._survey(batch, head)
+            if not asks:
+                return None
+        work = partial(_split, batch, head, now, self._options.max_ms, most, limit)
+        if size < HEAVY:
+            return work()
+        return await self._inflation.run_sized(work, size, _WHILE_SPLIT * size)
+
+    async def _survey(self, batch: memoryview, head: BatchHead) -> Survey:
+        limit = self._inflation.limit
+        if len(batch) < HEAVY:
+            try:
+                return survey(batch, head, limit, LIGHT)
+            except WouldBlock:
+                pass
+        needed = held(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit)
+        return await self._inflation.run(partial(survey, batch, head, limit), needed)
 
     async def _park(self, subject: Subject, head: BatchHead, opened: Split) -> Appended:
         moves = {cancel.delay_id: False for cancel in opened.cancels}
@@ -216,6 +248,13 @@ async def search_in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
         return await trio.to_thread.run_sync(work, *args)
     except OSError as error:
         raise StorageError(f"schedule files cannot be read: {error}") from error
+
+
+def _split(
+    batch: memoryview, head: BatchHead, now: int, max_ms: int, most: int, limit: int
+) -> Split | None:
+    data = inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit)
+    return split(batch, head, data, now, max_ms, most)
 
 
 def _check_alive(subject: Subject) -> None:

@@ -1,22 +1,27 @@
 """A client's batch, opened and split: what is plain, what is for later, what cancels.
 
-Four headers of a record ask for something. All begin alike, so one search for `MARK` in the bytes of a
-batch tells nearly every plain one; only a batch that has it is opened.
+Four headers of a record ask for something. All begin alike, so one search tells nearly every plain batch
+(core/records/marks.py); only a batch that may ask for something comes here.
 
-    qmq-delay-ms      decimal milliseconds from now
-    qmq-deliver-at    decimal milliseconds since the epoch; what is past is due now
+    qmq-delay-ms      from now: decimal milliseconds, or a duration (`90s`, `1h30m`; durations.py)
+    qmq-deliver-at    decimal milliseconds since the epoch, or ISO 8601 with a zone; what is past is due now
     qmq-delay-id      names the message in its subject, together with one of the times
     qmq-delay-cancel  cancels the message of that name; with one of the times, moves it to then
 
 Rules:
 - A value that is not what it should be refuses the whole batch. The reason names the record by its index
   in the batch, the header, what was found and what is allowed. Nothing is clamped.
+- So does a header whose name begins like these, case aside, and is none of them: it is misspelled, and
+  its message would arrive at once. Names of the broker's own (`OURS` in marks.py) pass.
 - A parked record (core/logs/parked.py) has key, value and the headers that stay. The four above are gone,
   and so are `qmq-due-ms` and `qmq-created-ms`, which delivery sets; a plain record keeps whatever it has.
-- The plain records stay a batch with the deltas, timestamps and producer that they had. The offsets of the
-  others are holes in it. It is uncompressed, whatever the client's was.
-- A record without `MARK` in it is plain and is passed over by its length; its inside stays the client's
-  affair, as in a batch that nobody opens.
+- The plain records stay a batch with the deltas, timestamps, producer and codec that they had. The
+  offsets of the others are holes in it.
+- What is stored is bounded by `max.message.bytes` (`most` here): once for the plain batch, compressed as
+  it is stored, and once for the parked records, which are stored as they are. MESSAGE_TOO_LARGE makes
+  clients that can split the batch do so.
+- A record in which no name can begin is plain and is passed over by its length; its inside stays the
+  client's affair, as in a batch that nobody opens.
 
 Left out: what a cancel meets, and whether it was alone in its batch, is the service's business. Pure; the
 loop over the records runs in a few microseconds for each, so large batches belong in a thread.
@@ -25,14 +30,16 @@ loop over the records runs in a few microseconds for each, so large batches belo
 from __future__ import annotations
 
 import struct
-from itertools import accumulate
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import accumulate, product
 from typing import Final, NamedTuple
 
 import stringzilla
 from crc32c import crc32c
 
-from core.errors import InvalidRecord
-from core.logs.parked import CRC_BEGINS, MARK, RECORD_HEAD_SIZE
+from core.errors import InvalidRecord, MessageTooLarge
+from core.logs.parked import CRC_BEGINS, RECORD_HEAD_SIZE
 from core.records.batch import (
     CODEC_MASK,
     CRC_FROM,
@@ -41,8 +48,10 @@ from core.records.batch import (
     OVERHEAD,
     BatchHead,
 )
-from core.records.compression import inflate
+from core.records.compression import compressed
+from core.records.marks import OURS, PREFIX
 from core.records.records import varint
+from core.wheel.durations import FORMS, read_duration, read_instant
 from core.wheel.schedule_format import LONGEST_ID
 
 DELAY: Final = b"qmq-delay-ms"
@@ -52,10 +61,11 @@ CANCEL: Final = b"qmq-delay-cancel"
 
 _ASKING = frozenset((DELAY, DELIVER_AT, DELAY_ID, CANCEL))
 _DROPPED = frozenset((b"qmq-due-ms", b"qmq-created-ms"))
-assert all(name.startswith(MARK) for name in _ASKING)
+assert all(name.startswith(PREFIX) for name in _ASKING | _DROPPED)
 
 _ALLOWED_ID = f"1 to {LONGEST_ID} bytes of UTF-8"
 _MOST_DIGITS = 19
+_INSTANTS = "in milliseconds since 1970 or as ISO 8601 with a zone (2027-03-01T08:00Z)"
 _SHOWN = 40
 """How much of a bad value an error shows."""
 _DELAY_ALONE = b"\x02\x18" + DELAY
@@ -63,10 +73,13 @@ _DELIVER_AT_ALONE = b"\x02\x1c" + DELIVER_AT
 """The headers of a record that has just this one, up to its value's length."""
 _TWO_HEADERS = b"\x04"
 
+_ODD_PREFIXES = sorted({bytes(each) for each in product(b"qQ", b"mM", b"qQ", b"-")} - {PREFIX})
+"""The prefix in every case but its own."""
+
 _SUMS = struct.Struct(">II")
 _SUMMED = struct.Struct(">qqH")
 assert (_SUMS.size, _SUMS.size + _SUMMED.size) == (CRC_BEGINS, RECORD_HEAD_SIZE)
-_LENGTH, _CRC, _ATTRIBUTES, _COUNT = 8, 17, 21, 57
+_LENGTH, _CRC, _COUNT = 8, 17, 57
 """Where these fields lie in the head of a batch."""
 
 _Asked = dict[bytes, bytes | None]
@@ -99,25 +112,24 @@ class Split(NamedTuple):
     """How many records the client's batch had."""
 
 
-def look(batch: memoryview, head: BatchHead, limit: int) -> bytes | memoryview | None:
-    """The records of a batch, inflated, when one of them may have a delay header; None: all are plain.
-    InvalidRecord: they would inflate to more than `limit` bytes."""
-    data = inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit)
-    return None if stringzilla.find(data, MARK) < 0 else data
-
-
 def split(
-    batch: memoryview, head: BatchHead, data: bytes | memoryview, now: int, max_delay_ms: int
+    batch: memoryview,
+    head: BatchHead,
+    data: bytes | memoryview,
+    now: int,
+    max_delay_ms: int,
+    most: int,
 ) -> Split | None:
-    """What the records of a batch ask for; `data` is what `look` gave. None: nothing, the batch is plain
-    after all. InvalidRecord: something that cannot be done."""
+    """What the records of a batch ask for; `data` is what they inflate to. None: nothing, the batch is
+    plain after all. InvalidRecord: something that cannot be done. MessageTooLarge: more than `most` bytes
+    would be stored."""
     records = bytes(data)
-    sorting = _Sorting(records, head, now, max_delay_ms)
+    sorting = _Sorting(records, head, now, max_delay_ms, most)
     taken = sorting.run()
     if not taken:
         return None
     return Split(
-        _without(taken, batch, head, records) if len(taken) < head.record_count else None,
+        _without(taken, batch, head, records, most) if len(taken) < head.record_count else None,
         b"".join(sorting.parked),
         [0, *accumulate(map(len, sorting.parked))][:-1],
         sorting.dues,
@@ -130,8 +142,13 @@ def split(
 class _Sorting:
     """One pass over the records of a batch."""
 
-    def __init__(self, data: bytes, head: BatchHead, now: int, max_delay_ms: int) -> None:
+    def __init__(
+        self, data: bytes, head: BatchHead, now: int, max_delay_ms: int, most: int
+    ) -> None:
         self._data = data
+        odd = any(stringzilla.find(data, each) >= 0 for each in _ODD_PREFIXES)
+        self._searched = data.lower() if odd else data
+        self._left = most
         self._count = head.record_count
         self._by_producer = not head.attributes & LOG_APPEND_TIME
         self._timestamp = head.base_timestamp if self._by_producer else head.max_timestamp
@@ -159,6 +176,7 @@ class _Sorting:
     def _pass(self, taken: list[tuple[int, int]]) -> int:
         """The one loop over records: short varints are read in place, all else is in its calls."""
         data, size, at, mark = self._data, len(self._data), 0, -1
+        searched = self._searched
         timestamp, by_producer = self._timestamp, self._by_producer
         for index in range(self._count):
             self._index, start = index, at
@@ -184,14 +202,24 @@ class _Sorting:
             if delta != 2 * index:
                 raise InvalidRecord(f"its offset delta is {_signed(delta)}")
             if mark < at:
-                mark = data.find(MARK, at)
+                mark = searched.find(PREFIX, at)
                 mark = mark if mark >= 0 else size
             if mark < end:
                 created = timestamp + ((since >> 1) ^ -(since & 1)) * by_producer
                 if self._take(at, end, created):
                     taken.append((start, end))
+                    self._store(end - start)
             at = end
         return at
+
+    def _store(self, size: int) -> None:
+        """So much of the batch was taken out and will be stored as it is."""
+        self._left -= size
+        if self._left < 0:
+            raise MessageTooLarge(
+                f"from record {self._index} on the records for later in the batch have more bytes, "
+                "inflated, than max.message.bytes allows: send fewer of them in a batch"
+            )
 
     def _take(self, at: int, end: int, created: int) -> bool:
         """Sort the record whose key begins at `at`; False: it is plain."""
@@ -237,14 +265,14 @@ class _Sorting:
         else:
             return None
         text = data[value_at + 1 : end]
-        return self._time(text, begin) if data[value_at] == 2 * len(text) else None
+        if data[value_at] != 2 * len(text) or not text.isdigit() or len(text) > _MOST_DIGITS:
+            return None
+        return self._allowed(begin + int(text))
 
-    def _time(self, text: bytes, begin: int) -> int | None:
-        """`text` as a time, counted from `begin`; None: it is none, or too late."""
-        if text.isdigit() and len(text) <= _MOST_DIGITS:
-            due = begin + int(text)
-            if due <= self._now + self._max_delay_ms:
-                return due if due > self._now else self._now
+    def _allowed(self, due: int) -> int | None:
+        """A due time; None: it is too late."""
+        if due <= self._now + self._max_delay_ms:
+            return due if due > self._now else self._now
         return None
 
     def _due(self, asked: _Asked) -> int | None:
@@ -252,15 +280,18 @@ class _Sorting:
         if DELAY in asked:
             if DELIVER_AT in asked:
                 raise _refused(DELIVER_AT, asked[DELIVER_AT], f"not beside {DELAY.decode()}")
-            name, begin = DELAY, self._now
+            name, read, begin, form = DELAY, read_duration, self._now, FORMS
         elif DELIVER_AT in asked:
-            name, begin = DELIVER_AT, 0
+            name, read, begin, form = DELIVER_AT, read_instant, 0, _INSTANTS
         else:
             return None
-        due = self._time(asked[name] or b"", begin)
+        try:
+            due = self._allowed(begin + read((asked[name] or b"").decode("ascii")))
+        except ValueError:
+            due = None
         if due is None:
             latest = self._now + self._max_delay_ms - begin
-            allowed = f"0 to {latest}, in decimal digits (delay.max.ms is {self._max_delay_ms})"
+            allowed = f"0 to {latest} (delay.max.ms is {self._max_delay_ms}), {form}"
             raise _refused(name, asked[name], allowed)
         return due
 
@@ -285,6 +316,8 @@ class _Sorting:
                     raise _refused(name, asked[name], "once, it is there twice")
                 asked[name] = None if doubled & 1 else data[value_at:at]
             elif name not in _DROPPED:
+                if name[:4].lower() == PREFIX:
+                    _check_known(name)
                 stay.append(data[start:at])
         if at != end:
             raise InvalidRecord(f"it claims to end at byte {end}, its fields end at {at}")
@@ -297,6 +330,19 @@ def encode_id(text: str) -> bytes:
     if not _is_id(delay_id):
         raise InvalidRecord(f"the delay id is {_shown(delay_id)}; allowed is {_ALLOWED_ID}")
     return delay_id
+
+
+def _check_known(name: bytes) -> None:
+    """That a header which begins like those that ask for something is one of the broker's own."""
+    lowered = name.lower()
+    if not lowered.startswith(OURS):
+        close = get_close_matches(lowered.decode("latin-1"), map(bytes.decode, _ASKING), 1, 0.5)
+        meant = f"did you mean {close[0]}? " if close else ""
+        shown = repr(name[:_SHOWN])[1:]
+        raise InvalidRecord(
+            f"header {shown} is not known, and would be ignored: {meant}"
+            f"There are {', '.join(each.decode() for each in sorted(_ASKING))}, in small letters"
+        )
 
 
 def _name(header: bytes, asked: _Asked) -> bytes:
@@ -316,20 +362,30 @@ def _is_id(delay_id: bytes) -> bool:
 
 
 def _without(
-    taken: list[tuple[int, int]], batch: memoryview, head: BatchHead, records: bytes
+    taken: list[tuple[int, int]], batch: memoryview, head: BatchHead, records: bytes, most: int
 ) -> bytearray:
     """The batch without the records that were taken out."""
     plain = bytearray(batch[:HEAD_SIZE])
-    kept = 0
-    for start, end in taken:
-        plain += memoryview(records)[kept:start]
-        kept = end
-    plain += memoryview(records)[kept:]
+    for part in compressed(head.attributes & CODEC_MASK, _kept(taken, memoryview(records))):
+        plain += part
+        if len(plain) > most:
+            raise MessageTooLarge(
+                "without its records for later the batch would be larger than max.message.bytes "
+                f"({most})"
+            )
     struct.pack_into(">i", plain, _LENGTH, len(plain) - OVERHEAD)
-    struct.pack_into(">h", plain, _ATTRIBUTES, head.attributes & ~CODEC_MASK)
     struct.pack_into(">i", plain, _COUNT, head.record_count - len(taken))
     struct.pack_into(">I", plain, _CRC, crc32c(memoryview(plain)[CRC_FROM:]))
     return plain
+
+
+def _kept(taken: list[tuple[int, int]], records: memoryview) -> Iterator[memoryview]:
+    """What lies between the records that were taken out."""
+    kept = 0
+    for start, end in taken:
+        yield records[kept:start]
+        kept = end
+    yield records[kept:]
 
 
 def _doubled(data: bytes, at: int) -> tuple[int, int]:

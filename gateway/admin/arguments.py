@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from core.logs.service import wall_clock_ms
 from gateway.admin.http import HttpError
 from gateway.admin.times import read_time
 from meta.values import LONG_MAX
@@ -55,10 +56,11 @@ class Arguments:
         if value is None:
             return None
         try:
-            return read_time(str(value))
+            return read_time(str(value), wall_clock_ms())
         except (ValueError, OverflowError):
             raise _bad(
-                f"{name} must be a time (ISO 8601, or milliseconds since 1970), not {value!r}"
+                f"{name} must be a time (ISO 8601, milliseconds since 1970, or a duration from now "
+                f"like 15m or 1h30m), not {value!r}"
             ) from None
 
     def flag(self, name: str) -> bool:

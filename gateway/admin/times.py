@@ -1,39 +1,34 @@
 """Times as people and tools write them, and as milliseconds since 1970.
 
-Read are such milliseconds, or ISO 8601: `2026-03-01T08:00:00.5+01:00`, `2026-03-01T08:00Z`; a date alone is
-its midnight. Where no zone is given it is UTC, never the zone of some machine. A number too small to be
-milliseconds of this age is refused, except 0: it is a year, or seconds.
+Read are such milliseconds; ISO 8601: `2026-03-01T08:00:00.5+01:00`, `2026-03-01T08:00Z`, a date alone is
+its midnight; and durations from now: `15m`, `+2h`, `1h30m` (core/wheel/durations.py). Where no zone is
+given it is UTC, never the zone of some machine. A number too small to be milliseconds of this age is
+refused, except 0: it is a year, or seconds, or a duration without its unit.
 """
 
-import re
 from datetime import UTC, datetime
 
+from core.wheel.durations import read_instant, read_units
 from meta.values import LONG_MAX
 
 LEAST = 10**11
 """In 1973; as seconds it is in the year 5138."""
-_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
-_CALENDAR = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]|$)", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read_time(text: str) -> int:
-    """Epoch milliseconds; raises ValueError."""
+def read_time(text: str, now: int) -> int:
+    """Epoch milliseconds, where `now` is now; raises ValueError."""
     text = text.strip()
-    if _NUMBER.fullmatch(text):
-        time = int(text)
+    if text.isdigit() and text.isascii():
+        time = read_instant(text)
         if 0 < time < LEAST or time > LONG_MAX:
             raise ValueError(f"{text} cannot be milliseconds since 1970")
         return time
-    if not _CALENDAR.match(text):
-        raise ValueError(f"{text!r} is no time")
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    if moment < _EPOCH:
-        raise ValueError(f"{text} is before 1970")
-    since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    if "-" in text:
+        return read_instant(text, utc=True)
+    time = now + read_units(text)
+    if time > LONG_MAX:
+        raise ValueError(f"{text} from now is later than any time")
+    return time
 
 
 def show_time(time: int) -> str:

@@ -12,9 +12,11 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 from core.errors import CorruptMessage, InvalidRecord
 from core.logs.parked import RECORD_HEAD_SIZE, heads_of, parked_damage
 from core.records import Record, check, read_head, records_of
-from core.records.batch import HEAD, stamp_append_time
+from core.records.batch import CODEC_MASK, HEAD, HEAD_SIZE, BatchHead, stamp_append_time
+from core.records.compression import inflate
+from core.records.marks import may_ask, survey
 from core.records.tests.test_batch import resummed
-from core.wheel.split import Cancel, Split, look, split
+from core.wheel.split import Cancel, Split, split
 
 NOW = 1_800_000_000_000
 YEAR = 365 * 86_400_000
@@ -44,8 +46,15 @@ def batch_of(*sent: Sent | Headers, codec: int = 0) -> memoryview:
 
 def opened(batch: memoryview) -> Split | None:
     head = check(batch)
-    data = look(batch, head, LIMIT)
-    return None if data is None else split(batch, head, data, NOW, YEAR)
+    if not looked(batch, head):
+        return None
+    data = inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], LIMIT)
+    return split(batch, head, data, NOW, YEAR, LIMIT)
+
+
+def looked(batch: memoryview, head: BatchHead) -> bool:
+    """Whether the batch is opened at all."""
+    return survey(batch, head, LIMIT).asks if head.attributes & CODEC_MASK else may_ask(batch)
 
 
 def parts_of(batch: memoryview) -> Split:
@@ -220,8 +229,9 @@ others = st.one_of(
         [
             ("qmq-due-ms", b"5"),
             ("qmq-created-ms", b"6"),
-            ("qmq-del", b"qmq-delay-ms"),
-            ("qmq-", b""),
+            ("qm-del", b"qmq-delay-ms"),
+            ("q-", b"QMQ-Delay"),
+            ("Qmq-Attempt", b"1"),
         ]
     ),
 )
@@ -269,7 +279,7 @@ def test_long_batches_with_every_size_of_varint() -> None:
     sent += [Sent(None, None, [delay] if number % 5 == 0 else []) for number in range(8_300)]
     batch = batch_of(*sent)
     head = check(batch)
-    found = split(batch, head, look(batch, head, 1 << 24) or b"", NOW, YEAR)
+    found = split(batch, head, batch[HEAD_SIZE:], NOW, YEAR, 1 << 24)
     assert found is not None
     assert len(found.starts) + len(plain_of(found)) == len(sent)
     wanted = [(r.key, r.value, tuple(r.headers[1:])) for r in sent if r.headers]
@@ -281,13 +291,13 @@ def test_long_batches_with_every_size_of_varint() -> None:
 
 def test_a_batch_without_the_mark_is_not_opened() -> None:
     batch = batch_of([("trace", b"1")], [("qmq-due-ms", b"1")])
-    assert look(batch, check(batch), LIMIT) is None
+    assert not may_ask(batch)
 
 
 def test_the_mark_in_a_value_delays_nothing() -> None:
     value = b"\x02\x18qmq-delay-ms\x0260000"
-    batch = batch_of(Sent(None, value, []), Sent(value, b"", [("qmq-delayed", b"1")]))
-    assert look(batch, check(batch), LIMIT) is not None
+    batch = batch_of(Sent(None, value, []), Sent(value, b"", [("my-qmq-delay-ms", b"1")]))
+    assert may_ask(batch)
     assert opened(batch) is None
 
 
@@ -302,7 +312,7 @@ def test_a_header_is_found_in_every_compression(codec: int) -> None:
 def test_a_bomb_is_refused_unopened(codec: int) -> None:
     batch = batch_of(Sent(None, bytes(3 << 20), [("qmq-delay-ms", b"1")]), codec=codec)
     with pytest.raises((InvalidRecord, CorruptMessage)):
-        look(batch, check(batch), LIMIT)
+        survey(batch, check(batch), LIMIT)
 
 
 # Mixed batches
@@ -324,10 +334,14 @@ def test_plain_records_keep_offsets_timestamps_and_producer() -> None:
     assert found.records == 4
 
 
-def test_of_compressed_records_the_plain_ones_are_stored_plain() -> None:
-    found = parts_of(batch_of([], [("qmq-delay-ms", b"1")], codec=4))
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_of_compressed_records_the_plain_ones_stay_compressed(codec: int) -> None:
+    plain = Sent(None, b"much the same " * 5_000, [])
+    found = parts_of(batch_of(plain, [("qmq-delay-ms", b"1")], plain, codec=codec))
+    assert [(r.offset, r.value) for r in plain_of(found)] == [(0, plain.value), (2, plain.value)]
     assert found.plain is not None
-    assert read_head(found.plain).attributes == 0
+    assert read_head(found.plain).attributes == codec
+    assert len(found.plain) < 20_000
 
 
 def test_with_append_time_the_time_of_creation_is_the_batchs() -> None:

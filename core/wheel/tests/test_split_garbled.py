@@ -12,7 +12,7 @@ from core.logs.parked import heads_of, parked_damage
 from core.records import read_head
 from core.records.batch import HEAD_SIZE
 from core.wheel.split import split
-from core.wheel.tests.test_split import NOW, YEAR, Sent, batch_of
+from core.wheel.tests.test_split import LIMIT, NOW, YEAR, Sent, batch_of
 
 
 def mixed() -> memoryview:
@@ -29,7 +29,7 @@ def coherent(batch: memoryview, data: bytes) -> None:
     """A split, none, or an error; and the parts of a split are whole."""
     head = read_head(batch)
     try:
-        found = split(batch, head, data, NOW, YEAR)
+        found = split(batch, head, data, NOW, YEAR, LIMIT)
     except KumquatError:
         return
     if found is None:
@@ -57,7 +57,7 @@ def test_every_truncation_is_refused() -> None:
     batch = mixed()
     for size in range(HEAD_SIZE, len(batch)):
         with pytest.raises(InvalidRecord):
-            split(batch, read_head(batch), batch[HEAD_SIZE:size], NOW, YEAR)
+            split(batch, read_head(batch), batch[HEAD_SIZE:size], NOW, YEAR, LIMIT)
 
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
@@ -77,7 +77,7 @@ def garbled(change: Callable[[bytearray], None]) -> str:
     data = bytearray(batch[HEAD_SIZE:])
     change(data)
     with pytest.raises(InvalidRecord) as caught:
-        split(batch, read_head(batch), bytes(data), NOW, YEAR)
+        split(batch, read_head(batch), bytes(data), NOW, YEAR, LIMIT)
     return str(caught.value)
 
 
@@ -91,7 +91,7 @@ def test_a_timestamp_beyond_64_bits_is_refused() -> None:
     data = bytes(batch[HEAD_SIZE:])
     later = data[:2] + b"\x02" + data[3:]
     with pytest.raises(InvalidRecord, match="timestamp"):
-        split(batch, read_head(batch), later, NOW, YEAR)
+        split(batch, read_head(batch), later, NOW, YEAR, LIMIT)
 
 
 def test_an_endless_varint_is_refused_by_record() -> None:

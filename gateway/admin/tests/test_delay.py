@@ -84,7 +84,10 @@ def test_any_key_can_be_shown(key: bytes | None, shown: dict[str, object]) -> No
     ("target", "said"),
     [
         ("count?subject=", "subject must be a text that is not empty"),
-        ("count?from=yesterday", "from must be a time (ISO 8601, or milliseconds since 1970)"),
+        (
+            "count?from=yesterday",
+            "from must be a time (ISO 8601, milliseconds since 1970, or a duration",
+        ),
         ("count?from=-1", "from must be a time"),
         ("count?from=1969-12-31", "from must be a time"),
         ("count?from=99999999999999999999", "from must be a time"),

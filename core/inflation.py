@@ -1,0 +1,79 @@
+"""Where compressed batches are opened off the event loop: few at a time, in memory taken beforehand.
+
+What a batch inflates to says nothing about its size on the wire: two kilobytes may hold sixty megabytes,
+and a hundred connections may send such a batch each. So:
+- Threads are few. They are split in two lanes, so that no honest producer waits behind such batches: each
+  work first runs in the *quick* lane, for batches that inflate to QUICK bytes at the most. What turns out
+  to be larger (WouldBlock) is begun again in the *slow* lane, one at a time.
+- Before a thread begins, room is taken for all that it will hold (core/memory.py), and only by who is in
+  a lane: nobody who has to wait for much room stands in front of others. The room is this object's own:
+  who waits here may hold room elsewhere for the bytes that it received, and were it the same room, all
+  could wait for each other.
+- An error comes back as a new one. The one that was raised in the thread holds the thread's frames, with
+  whatever they had inflated, and Trio's way back to the loop ties it into a cycle that only the collector
+  undoes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import trio
+
+from core.errors import KumquatError, WouldBlock
+from core.memory import Memory
+
+QUICK: Final = 2 << 20
+QUICK_THREADS: Final = 2
+_BESIDE: Final = 32 << 20
+"""Room for quick works beside the largest batch."""
+
+T = TypeVar("T")
+
+
+class Inflation:
+    def __init__(self, max_decompressed_bytes: int) -> None:
+        self.limit = max_decompressed_bytes
+        self.memory = Memory(max_decompressed_bytes + _BESIDE)
+        self._quick = trio.CapacityLimiter(QUICK_THREADS)
+        self._slow = trio.CapacityLimiter(1)
+        self._threads = trio.CapacityLimiter(QUICK_THREADS + 1)
+
+    async def run(self, work: Callable[[int | None], T], held: int) -> T:
+        """The result of `work(most)`, run in a thread: it is to raise WouldBlock when it inflates more than
+        `most` bytes; None: it may. It holds `held` bytes at the most."""
+        try:
+            return await self._run(lambda: work(QUICK), held, self._quick)
+        except WouldBlock:
+            return await self._run(lambda: work(None), held, self._slow)
+
+    async def run_sized(self, work: Callable[[], T], size: int, held: int) -> T:
+        """The result of a work on so many inflated bytes."""
+        return await self._run(work, held, self._quick if size <= QUICK else self._slow)
+
+    async def _run(self, work: Callable[[], T], held: int, lane: trio.CapacityLimiter) -> T:
+        async with lane:
+            await self.memory.take(held)
+            try:
+                result = await trio.to_thread.run_sync(_outcome, work, limiter=self._threads)
+            finally:
+                self.memory.give(held)
+        if isinstance(result, _Failed):
+            raise result.kind(*result.args)
+        return result
+
+
+class _Failed:
+    """An error without its traceback."""
+
+    def __init__(self, error: KumquatError | WouldBlock) -> None:
+        self.kind = type(error)
+        self.args = error.args
+
+
+def _outcome(work: Callable[[], T]) -> T | _Failed:
+    try:
+        return work()
+    except (KumquatError, WouldBlock) as error:
+        return _Failed(error)

@@ -1,0 +1,92 @@
+"""Whether a batch may ask for something: the one search that plain batches pay for.
+
+Every header that asks something of the broker begins with `qmq-`. People also write `QMQ-Delay-Ms` or
+`qmq-delay`, and such a message must not be delivered at once in silence; so any name that begins so, case
+aside, has the batch opened (core/wheel/split.py), where it is obeyed or refused. Names in OURS are the
+broker's own, on records that it delivered and somebody copied: they ask for nothing, and a batch in which
+there are only those stays closed.
+
+What this costs is on the path of every batch. A batch that ends with a zero ends with a record without
+headers: it is searched for the small letters alone, at the speed of memory. Only where the last record has
+headers is the case put aside, which takes three times as long.
+
+A compressed batch is looked through piece by piece (`survey`), so that it needs the memory of one piece.
+What lies on the border of two pieces is seen with the second. On the way the inflated bytes are counted:
+a batch cannot hold more records than fit into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from stringzilla import count, find, utf8_uncased_search
+
+from core.errors import InvalidRecord, WouldBlock
+from core.records.batch import CODEC_MASK, HEAD_SIZE, LEAST_RECORD, BatchHead
+from core.records.compression import Data, pieces
+
+PREFIX: Final = b"qmq-"
+OURS: Final = (b"qmq-due-ms", b"qmq-created-ms", b"qmq-attempt", b"qmq-retry-")
+_CARRIED = max(map(len, OURS)) - 1
+"""How much of a piece may begin a name that ends in the next."""
+
+LIGHT: Final = 128 << 10
+"""What may be inflated on the event loop: it takes less than a millisecond."""
+
+
+class Survey(NamedTuple):
+    size: int
+    """Of the records, inflated."""
+    asks: bool
+    """Whether a record may ask for something: the batch has to be opened."""
+
+
+def may_ask(data: Data) -> bool:
+    """Whether the bytes of records may hold a header that asks for something."""
+    if not len(data):
+        return False
+    if data[-1]:
+        return utf8_uncased_search(data, PREFIX) >= 0 and _foreign(data, len(data))
+    return find(data, PREFIX) >= 0 and _foreign(data, len(data))
+
+
+def survey(batch: memoryview, head: BatchHead, limit: int, most: int | None = None) -> Survey:
+    """Look through a compressed batch. WouldBlock: it inflates to more than `most`. InvalidRecord: to more
+    than `limit`, or it claims more records than there can be in it."""
+    found = look_through(pieces(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit), most)
+    if head.record_count * LEAST_RECORD > found.size:
+        raise InvalidRecord(
+            f"the batch claims {head.record_count} records, and inflates to {found.size} bytes"
+        )
+    return found
+
+
+def look_through(found: Iterable[Data], most: int | None = None) -> Survey:
+    """The same for the pieces of a batch, of any sizes."""
+    size, asks, carried = 0, False, b""
+    for piece in found:
+        size += len(piece)
+        if most is not None and size > most:
+            raise WouldBlock
+        if not asks:
+            window = carried + piece
+            border = max(0, len(window) - _CARRIED)
+            asks = _seen(window) and _foreign(window, border)
+            carried = window[border:]
+    return Survey(size, asks or (_seen(carried) and _foreign(carried, len(carried))))
+
+
+def _seen(data: Data) -> bool:
+    return len(data) > 0 and utf8_uncased_search(data, PREFIX) >= 0
+
+
+def _foreign(data: Data, end: int) -> bool:
+    """Whether a name of ours is not what each `qmq-` that begins before `end` belongs to."""
+    lowered = bytes(data).lower()
+    return _begun(lowered, PREFIX, end) != sum(_begun(lowered, name, end) for name in OURS)
+
+
+def _begun(lowered: bytes, name: bytes, end: int) -> int:
+    """How often a name begins before `end`."""
+    return int(count(memoryview(lowered)[: end + len(name) - 1], name))
