@@ -19,13 +19,13 @@ import trio
 
 from core.delivery.actions import Action
 from core.delivery.state import Groups
-from core.errors import KumquatError, StartError, StorageError
+from core.errors import KumquatError, StorageError
 from core.logs.action_log import SEGMENT_BYTES, ActionLog, Callback
 from core.logs.action_recovery import open_action_log
 from core.logs.action_sync import ActionSyncJob
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
-from core.logs.service import wall_clock_ms
+from core.logs.service import not_opened, wall_clock_ms
 
 log = logging.getLogger("kumquat.actions")
 
@@ -69,7 +69,7 @@ class ActionService:
         try:
             return cls(open_action_log(files or RealFiles(), directory, now_ms, segment_bytes))
         except (OSError, StorageError) as error:
-            raise StartError(f"the action log in {directory} cannot be opened: {error}") from error
+            raise not_opened(f"the action log in {directory}", error) from error
 
     # --- writing -----------------------------------------------------------------------------------
 

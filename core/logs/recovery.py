@@ -12,6 +12,21 @@ written. Then comes a frame that is not whole. Is it the end of a write that was
   and its sequences answer their own subject with an error; all else is served. A frame with a damaged
   header is stepped over by its row in the checkpoint, never by searching.
 
+What the disk cannot read (EIO, also when asked again; unreadable.py) reads as zeros, page by page, so
+that its neighbours count; the same border decides:
+
+- Below the border: contained like corruption. Where the header or a row of the checkpoint tells where the
+  frame was, its sequences stay where they are: a read asks the disk again, and answers with a storage
+  error until it can. Where neither does, the frames up to the next row are lost, and that is said.
+- Not below it: taken for the tear. No sync is known to have covered it; it is cut off, kept aside as far
+  as it can be read, and told as an error, since a tear seldom looks like that.
+- What tells of a subject, and no older segment does: the log is not opened. The disk may give it
+  tomorrow, and a log that has forgotten its subjects is no log.
+- A checkpoint or an index: as if it ended, or were missing. Both are derived.
+
+Any other error (no descriptors, no memory, no rights) says nothing about the data: the log is not opened,
+and one line says what to do.
+
 A frame that is joined to the one behind it (parked.py) is as good as that one: where that is cut off, so is
 it.
 
@@ -22,7 +37,9 @@ failed sync, the kernel takes those pages for clean, and a sync alone would succ
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import uuid
 from base64 import urlsafe_b64encode
 from bisect import bisect_right
@@ -39,7 +56,7 @@ from core.logs.index import IndexDamaged, load_head, write_index
 from core.logs.log import MessageLog
 from core.logs.options import LogOptions
 from core.logs.replay import PreambleDamaged, Replay, report, row_of
-from core.logs.scan import Frames, payload_damage
+from core.logs.scan import Frames, frame_damage, payload_damage
 from core.logs.segment import OpenFiles, Segment
 from core.logs.state import LogState
 from core.logs.subject import SubjectConfig
@@ -73,6 +90,8 @@ def open_log(
             recovery.replay(earliest_start)
     except PreambleDamaged as damage:
         if start <= earliest_start:
+            if recovery.met_unreadable:
+                raise OSError(errno.EIO, f"{damage}: {os.strerror(errno.EIO)}") from damage
             log.error(
                 "%s, and there is no older segment to tell: its subject is not served", damage
             )
@@ -124,6 +143,10 @@ class Recovery:
         self._stuck = False
         """Frames of the last segment cannot be reached: it is left as it is, a new one begins."""
         self._replayed: list[Segment] = []
+        self.met_unreadable = False
+        """Whether there was something that the disk does not give."""
+        self._rebuilding = False
+        """An index is being made, of what may be readable another time."""
 
     # --- where to begin ------------------------------------------------------------------------
 
@@ -150,7 +173,7 @@ class Recovery:
         """Whether a preamble ends behind `position`, with nothing bad before that, and the highest
         synced end told there."""
         complete, synced_end, bad = False, 0, False
-        with Frames(self._files, segment) as frames:
+        with Frames(self._files, segment, around=True) as frames:
             header = frames.header_at(position)
             while isinstance(header, FrameHeader):
                 if payload_damage(header, frames.payload_of(header)) is None:
@@ -198,7 +221,7 @@ class Recovery:
         segment = self._segments[i]
         following = self._segments[i + 1].base if i + 1 < len(self._segments) else None
         self._replay.begin(segment, self._checkpoint(segment).synced_end)
-        with Frames(self._files, segment) as frames:
+        with Frames(self._files, segment, around=True) as frames:
             position = segment.base
             while position != following and not self._stuck:
                 position = self._replay.run(segment, frames, position, following)
@@ -208,7 +231,7 @@ class Recovery:
                 bad = header if isinstance(header, str) else None
                 if isinstance(header, FrameHeader):
                     payload = frames.payload_of(header)
-                    bad = payload_damage(header, payload)
+                    bad = frame_damage(frames, header, payload)
                     if bad is None:
                         bad = self._replay.misfit(header) or self._unjoined(frames, header)
                         if bad is None or self._is_corruption(i, position, header):
@@ -248,7 +271,9 @@ class Recovery:
 
     def _cut(self, segment: Segment, frames: Frames, position: int, bad: str) -> None:
         if not frames.is_blank_from(position):
-            log.warning(
+            unreadable = frames.unreadable(position, frames.end)
+            log.log(
+                logging.ERROR if unreadable else logging.WARNING,
                 "%s: the last write was cut off at position %d (%s). No sync is known to have covered "
                 "what follows: it is dropped, and kept aside in %s",
                 segment.path,
@@ -299,11 +324,16 @@ class Recovery:
     ) -> int:
         """Report the damaged frame, lay it to its subject, and give the place of the next one."""
         report(segment, position, bad)
+        end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
+        if frames.unreadable(position, end):
+            self.met_unreadable = True
         if isinstance(header, FrameHeader):
             frame = row_of(header)
         else:
             row = self._checkpoints[segment.base].row_at(position)
             if row is None or row.position != position:
+                if self._rebuilding and frames.unreadable(position, position + HEADER_SIZE):
+                    raise OSError(errno.EIO, f"{os.strerror(errno.EIO)}, at position {position}")
                 return self._leap(segment, row, frames, following)
             frame = row
         payload = frames.payload(position + HEADER_SIZE, frame.length)
@@ -334,6 +364,7 @@ class Recovery:
         """The one segment that was given, all of it synced long ago, with the entries to index."""
         segment = self._segments[0]
         self._border = end
+        self._rebuilding = True
         self._checkpoint(segment)
         self._segments.append(Segment(self._directory, end))
         self._replay_segment(0)
@@ -346,7 +377,7 @@ class Recovery:
     def finish(self, now_ms: Callable[[], int]) -> MessageLog:
         border = max(self._border, self._replay.told_synced)
         for segment in self._replayed:
-            with Frames(self._files, segment) as frames:
+            with Frames(self._files, segment, around=True) as frames:
                 if segment is self._state.active and frames.end > self._end:
                     frames.truncate(self._end)
                 frames.write_again(max(border, segment.base), min(segment.end, frames.end))

@@ -32,12 +32,20 @@ from core.logs.segment import Segment
 from core.logs.subject import Subject, Subjects
 from core.logs.sync import SyncJob
 from core.logs.tail import Batch
+from core.logs.unreadable import advice
 
 log = logging.getLogger("kumquat.log")
 
 PRODUCER_IDS = 1_000
 _RETRY_SECONDS = 5.0
 _CHUNK = 500
+
+
+def not_opened(what: str, error: OSError | StorageError) -> StartError:
+    """One line that says what to do."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    todo = advice(cause) if isinstance(cause, OSError) else ""
+    return StartError(f"{what} cannot be opened: {error}{todo}")
 
 
 def wall_clock_ms() -> int:
@@ -89,9 +97,9 @@ class MessageService:
         try:
             listener = listen(files, options.directory) if listen else None
             return cls(folder, open_log(files, options, now_ms, listener))
-        except OSError as error:
+        except (OSError, StorageError) as error:
             folder.close()
-            raise StartError(f"the log in {options.directory} cannot be opened: {error}") from error
+            raise not_opened(f"the log in {options.directory}", error) from error
         except BaseException:
             folder.close()
             raise
