@@ -293,12 +293,8 @@ class Story:
         assert log.state.segments[0].base > 0, "no segment was deleted"
         assert not log.unindexed_segments(), "a sealed segment has no index"
         assert GONE not in self.world.broker.log.subjects.by_name, "a deleted topic is back"
-        files = self.world.files
-        for folder in files.listdir(files.directory):
-            if "." not in folder:
-                names = files.listdir(files.directory / folder)
-                left = [name for name in names if name.endswith(".tmp")]
-                assert not left, f"{folder}: {left} are left over"
+        left = [name for name in self.world.files.names() if name.endswith(".tmp")]
+        assert not left, f"left over: {left}"
 
 
 async def tell(folder: Path, trace: Trace) -> Story:

@@ -103,6 +103,10 @@ class FaultyFiles(FakeFiles):
     def after_power_cut(self, rng: Random, mood: Mood | None = None) -> FaultyFiles:
         return self._next_life(super().after_power_cut(rng, mood))
 
+    def names(self) -> list[str]:
+        """Of all files."""
+        return [path.name for path, _ in self._walk(self._root, Path("/"))]
+
     def open_names(self) -> list[str]:
         paths = [*(handle.path for handle in self._handles.values()), *self._folders.values()]
         return [path.name for path in paths]

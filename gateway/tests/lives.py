@@ -55,7 +55,6 @@ class World:
         """Messages that groups have given up, in lives that are over."""
         self.corrupt = 0
         """Reads that found damage, and delayed messages given up as damaged, likewise."""
-        self.refused_starts = 0
         self.starts = 0
         self.restarted = False
         """An operator had to restart it."""
@@ -73,7 +72,7 @@ class World:
         except StartError:
             if struck == self.trace.struck:
                 raise
-            self.refused_starts += 1
+            self.files = self.files.after_kill()  # the process has ended
             self.broker = self._open()
         self._scope, self._over = trio.CancelScope(), trio.Event()
         await self._nursery.start(self._run, self.broker, self._scope, self._over)
@@ -118,12 +117,10 @@ class World:
 
     async def stop(self) -> None:
         """Cleanly."""
-        self._count()
-        disk = self.broker.log.log.files
-        self._scope.cancel()
-        await self._over.wait()
-        assert isinstance(disk, FaultyFiles)
-        assert not disk.open_handles(), f"still open: {disk.open_names()}"
+        was_fenced = self.fenced
+        await self._take_down()
+        if not was_fenced:
+            assert not self.files.open_handles(), f"still open: {self.files.open_names()}"
 
     async def kill(self) -> None:
         """Kill -9: what was written stays."""
@@ -139,10 +136,12 @@ class World:
         """What the dead broker does while it is taken down happens to a disk that nobody sees."""
         self.files = files
         gate.release()
-        await self.stop()
+        await self._take_down()
 
-    def _count(self) -> None:
+    async def _take_down(self) -> None:
         self.lost, self.corrupt = self.damage()
+        self._scope.cancel()
+        await self._over.wait()
 
     def damage(self) -> tuple[int, int]:
         """What was given up as lost or damaged, in all lives."""
