@@ -222,14 +222,14 @@ class ActionLog:
             self.written_end - active.snapshot_end < self._segment_bytes
             or not active.snapshot_complete
             or self.synced_end < active.snapshot_end
-            or self._now_ms() < self._no_roll_before
+            or self.now_ms() < self._no_roll_before
         ):
             return
         try:
             self.roll()
         except OSError as error:
             log.error("no new segment: %s; going on in %s", error, active.path)
-            self._no_roll_before = self._now_ms() + ROLL_RETRY_MS
+            self._no_roll_before = self.now_ms() + ROLL_RETRY_MS
 
     def roll(self) -> None:
         """Begin a new segment. OSError leaves all as it was: its name is given to the file last, so that

@@ -251,6 +251,7 @@ class Division:
         """Whether a member reads the subject, or is to."""
         return bool(self.subscribers or self.plain or self.pull)
 
+    @property
     def has_only_strangers(self) -> bool:
         """Somebody is there, and nobody who holds or may take up a pull log."""
         return not self.pull and 0 < len(self.subscribers) == len(self.strangers)
