@@ -48,7 +48,8 @@ _GAP = 1 << 16
 """Up to this many bytes of other subjects between two batches are read along with them, from disk."""
 _GAP_IN_MEMORY = 1 << 12
 """The same for what is in the page cache: there a second call is cheaper than copying more."""
-_REBUILD_AGAIN_SECONDS = 1.0
+_COSTLY_SECONDS, _TIMES_AS_LONG = 0.5, 10
+"""After an index could not be made in so much time, nobody tries for so many times as long."""
 _BULK = 256 << 10
 """Who waited for the disk for so many bytes most likely reads on: the disk may go ahead."""
 _AHEAD, _MOST_AHEAD = 4, 16 << 20
@@ -78,7 +79,7 @@ class Reader:
         self.failed_reads = 0
         self._complaints = Complaints(log)
         self._not_rebuilt: dict[int, tuple[float, str]] = {}
-        """Segments whose index could not be made: when, and why."""
+        """Segments whose index could not be made: when to try again, and why."""
 
     # --- by sequence ---------------------------------------------------------------------------
 
@@ -206,11 +207,11 @@ class Reader:
             return self.indexes.entries(segment, again, nowait=nowait)
 
     def rebuild(self, segment: Segment, damaged: IndexDamaged) -> None:
-        """Blocks: make an index anew from its segment. Where the disk does not give that, it is not tried
-        again at once: it costs a look at the whole segment."""
-        path, now = segment.index_path, monotonic()
-        failed_at, why = self._not_rebuilt.get(segment.base, (-inf, ""))
-        if now - failed_at < _REBUILD_AGAIN_SECONDS:
+        """Blocks: make an index anew from its segment. Where that took long and failed it is not tried
+        again at once: each reader would ask for it."""
+        path, began = segment.index_path, monotonic()
+        again_at, why = self._not_rebuilt.get(segment.base, (-inf, ""))
+        if began < again_at:
             raise StorageError(why)
         self._complaints.error(path, f"{path}: {damaged}; making it anew from the segment")
         self.indexes.forget(segment)
@@ -218,8 +219,9 @@ class Reader:
             rebuild_index(self._files, self._log.options, segment)
         except OSError as error:
             why = f"{path} cannot be made anew: {error}"
-            if is_damage(error):
-                self._not_rebuilt[segment.base] = (now, why)
+            now = monotonic()
+            if now - began > _COSTLY_SECONDS:
+                self._not_rebuilt[segment.base] = (now + _TIMES_AS_LONG * (now - began), why)
             raise StorageError(why) from error
         self._not_rebuilt.pop(segment.base, None)
 

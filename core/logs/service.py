@@ -28,7 +28,7 @@ from core.logs.log import Callback, MessageLog
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
-from core.logs.retention import Retention, delete_files
+from core.logs.retention import Retention, delete_doomed
 from core.logs.segment import Segment
 from core.logs.subject import Subject, Subjects
 from core.logs.sync import SyncJob
@@ -339,6 +339,7 @@ class MessageService:
             chunk = subjects[i : i + _CHUNK]
             due = await trio.to_thread.run_sync(self._retention.due_subjects, chunk, now)
             self._raise(due)
+        await trio.to_thread.run_sync(delete_doomed, message_log)
         if self._retention.should_roll(now):
             message_log.roll_when_ready()
             self._chores.set()
@@ -378,7 +379,7 @@ class MessageService:
         )
         self.log.forget_segment(segment)
         self._reader.indexes.forget(segment)
-        await trio.to_thread.run_sync(delete_files, self.log.files, segment)
+        await trio.to_thread.run_sync(delete_doomed, self.log)
         # A reader may have opened it once more before it was unlinked.
         self.log.open_files.forget(segment.path)
         self._reader.indexes.forget(segment)

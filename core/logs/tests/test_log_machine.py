@@ -199,7 +199,6 @@ class LogMachine(RuleBasedStateMachine):
         with errors_told(), suppress(StorageError):
             self.read(name, part, 1)
         self.driver.files.heal()
-        self.driver.reader._not_rebuilt.clear()
         assert self.driver.reader.corrupt_reads == 0
 
     @rule(name=names, age=st.integers(0, 6))
