@@ -234,7 +234,7 @@ class Loader:
         for source, table in loaded.tables:
             struck.update(tombstone.sid for tombstone in schedule.tombstones[seen:])
             seen = len(schedule.tombstones)
-            schedule.admit(source, table, struck, mark)
+            schedule.admit(source, table, struck, mark, loaded.dues)
             admitted += len(table) // ENTRY_SIZE
             if admitted >= ADMIT:
                 admitted = 0

@@ -22,8 +22,10 @@ Exactly once. W (`delivered_until`) is the (due, sid) of the last message delive
 of a file up to there is done with. The wheel gives in order of (due, sid), so this one pair says it all,
 but for two sorts:
 
-- messages that were parked when their time had passed W already. If one is still there at a fill it is
-  filed under W + 1 ms (`_refiled`), and gets a tombstone when it is delivered;
+- messages that were parked when their time had passed W already: by a moment, or by hours when the clock
+  ran ahead and was set back. If one is still there at a fill it is filed under W + 1 ms (`_refiled`), and
+  gets a tombstone when it is delivered. That is where it is found, not when it is due: its record says
+  that, and the wheel has it under its own time;
 - deliveries after the last fill, known after a restart from the frames behind F (`done`): an entry that the
   files bring up again is left out by its sid, and gets a tombstone at the next fill.
 
@@ -41,7 +43,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,6 +82,14 @@ class Unfiled(NamedTuple):
     length: int
     subject_id: int
     named: bool
+
+
+class Refiled(NamedTuple):
+    """A message that is filed under another time than it is due at."""
+
+    filed: int
+    due: int
+    subject_id: int
 
 
 class Remembered(NamedTuple):
@@ -126,8 +136,8 @@ class Fill:
     pending: dict[int, int]
     remembered: dict[NameKey, Remembered]
     done: set[int]
-    refiled: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Filled in by the thread: sids that are filed under another due time, that, and their subjects."""
+    refiled: dict[int, Refiled] = field(default_factory=dict)
+    """Filled in by the thread: sids that are filed under another due time."""
     lost: list[Tombstone] = field(default_factory=list)
     """Filled in by the thread: messages that could not be filed."""
 
@@ -177,7 +187,7 @@ class Schedule:
         """Sids of what is due, and cannot be read at the moment."""
         self.unloaded = False
         """Whether something with a due time before `loaded_until` could not be loaded yet."""
-        self._refiled: dict[int, int] = {}
+        self._refiled: dict[int, Refiled] = {}
         self._filling: Fill | None = None
         self._meanwhile: dict[int, Tombstone | None] = {}
         """What the fill under way takes along although it was delivered since; with a tombstone for it, if
@@ -269,7 +279,7 @@ class Schedule:
 
     def _withdrawn(self, subject_id: int, sid: int, due: int, outcome: int) -> None:
         """A message was cancelled or moved."""
-        self.wheel.cancel(sid, due)
+        self.wheel.cancel(sid, self.due_of(sid, due))
         self._take_out(subject_id, sid, due)
         self._count_down(subject_id, 1)
         if outcome == MOVED:
@@ -286,7 +296,9 @@ class Schedule:
         elif sid in self.done:
             self.done.discard(sid)
         else:
-            self.tombstones.append(Tombstone(self._refiled.pop(sid, due), sid, subject_id))
+            refiled = self._refiled.pop(sid, None)
+            filed_due = due if refiled is None else refiled.filed
+            self.tombstones.append(Tombstone(filed_due, sid, subject_id))
 
     def _outcome(self, key: NameKey, outcome: int, sid: int, due: int) -> None:
         named = self.names.get(key)
@@ -305,7 +317,7 @@ class Schedule:
             elif self._replaying:
                 self.done.add(sid)
             elif self._refiled and sid in self._refiled:
-                self.tombstones.append(Tombstone(self._refiled.pop(sid), sid, subject_id))
+                self.tombstones.append(Tombstone(self._refiled.pop(sid).filed, sid, subject_id))
             elif (dead := self._tombstone(subject_id, sid)) is not None:
                 self.tombstones.append(dead)
         self._count_down(subject_id, len(sids))
@@ -386,11 +398,14 @@ class Schedule:
         assert fill is self._filling
         self._filling = None
         self.filled = fill.end
-        for sid, (due, subject_id) in fill.refiled.items():
+        for sid, refiled in fill.refiled.items():
             if sid in self._meanwhile:
-                self._meanwhile[sid] = Tombstone(due, sid, subject_id)
+                self._meanwhile[sid] = Tombstone(refiled.filed, sid, refiled.subject_id)
             else:
-                self._refiled[sid] = due
+                self._refiled[sid] = refiled
+        for i, dead in enumerate(self.tombstones if fill.refiled else ()):
+            if dead.sid in fill.refiled:  # cancelled meanwhile
+                self.tombstones[i] = dead._replace(due=self._refiled.pop(dead.sid).filed)
         self.tombstones += [dead for dead in self._meanwhile.values() if dead is not None]
         self._meanwhile = {}
         for due, sid, subject_id in fill.lost:
@@ -442,9 +457,22 @@ class Schedule:
         """What is parked from there on goes into the wheel by itself, if it is due before the border."""
         return self._mark
 
-    def admit(self, source: int, table: bytes, struck: set[int], mark: int | None = None) -> int:
+    def due_of(self, sid: int, filed: int) -> int:
+        """When a message is due that is filed under some time."""
+        refiled = self._refiled.get(sid)
+        return filed if refiled is None else refiled.due
+
+    def admit(
+        self,
+        source: int,
+        table: bytes,
+        struck: set[int],
+        mark: int | None = None,
+        dues: Mapping[int, int] | None = None,
+    ) -> int:
         """Put entries of a schedule file into the wheel, without those that were struck by tombstones, are
-        done with, or are there already; gives how many. `mark`: that of the load that they belong to."""
+        done with, or are there already; gives how many. `mark`: that of the load that they belong to;
+        `dues`: when those are due that are filed under another time."""
         until, done, mark = self.delivered_until, self.done, self._mark if mark is None else mark
         refiled = {sid for sid in self._refiled if sid >= self._live_from}
         kept = []
@@ -456,11 +484,23 @@ class Schedule:
                     self.tombstones.append(Tombstone(due, sid, entry[4]))
             elif (due, sid) > until and sid < mark and sid not in struck and sid not in refiled:
                 kept.append(entry)
-        if len(kept) * ENTRY.size != len(table):
+        if len(kept) * ENTRY.size != len(table) or dues:
+            kept = sorted(self._at_their_time(kept, dues or {}))
             table = b"".join(ENTRY.pack(*entry) for entry in kept)
         if table:
             self.wheel.add_table(source, table)
         return len(kept)
+
+    def _at_their_time(
+        self, entries: Iterable[tuple[int, int, int, int, int]], dues: Mapping[int, int]
+    ) -> Iterator[tuple[int, int, int, int, int]]:
+        """Entries of a file with the due times that their records have."""
+        for entry in entries:
+            sid, due = entry[1], dues.get(entry[1])
+            if due is not None:
+                self._refiled[sid] = Refiled(entry[0], due, entry[4])
+                entry = (due, *entry[1:])
+            yield entry
 
     def admit_unfiled(self, heads: Iterable[Unfiled], due_from: int) -> None:
         """Put messages into the wheel that no file holds yet and that are not there: due from there on, and

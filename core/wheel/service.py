@@ -164,10 +164,11 @@ class DelayService:
         if not moment.waits(named):
             return Shown("delivered", named.due, named.sid)
         status = "moved" if named.status == MOVED else "pending"
+        due = self._schedule.due_of(named.sid, named.due)
         if target.record is None:
-            return Shown(status, named.due, named.sid)
+            return Shown(status, due, named.sid)
         found = parse(target.record)
-        return Shown(status, named.due, named.sid, found.created, found.key, found.value)
+        return Shown(status, due, named.sid, found.created, found.key, found.value)
 
     async def cancel(
         self, subject: Subject, *, delay_id: str | None = None, sid: int | None = None
