@@ -36,7 +36,8 @@ is delivered of the files gets tombstones.
 A tombstone (due, sid, subject) in a schedule file takes an entry of an older file out.
 
 Names: a delay id names the newest message of its subject that was parked with it. Those since F are in
-`names`; older ones are found in the files. `remembered` holds cancels that came before their message.
+`names`; older ones are found in the files. `remembered` holds cancels and moves that came before their
+message: for a while, and no more than MOST_REMEMBERED.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from core.logs.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
 from core.logs.parked import (
     CANCELLED,
     DELIVERED,
+    MOVE_REMEMBERED,
     MOVED,
     ORIGIN_SIZE,
     RECORD_HEAD,
@@ -70,6 +72,8 @@ Key = tuple[int, int]
 """Due time and schedule id: the order of delivery."""
 NameKey = tuple[int, bytes]
 """Subject id and delay id."""
+MOST_REMEMBERED = 100_000
+"""Cancels and moves that wait for their messages."""
 FRAME = 3
 """Numbers per frame in `recent`: position, payload length, subject id."""
 
@@ -136,6 +140,7 @@ class Fill:
     pending: dict[int, int]
     remembered: dict[NameKey, Remembered]
     done: set[int]
+    done_until: int
     refiled: dict[int, Refiled] = field(default_factory=dict)
     """Filled in by the thread: sids that are filed under another due time."""
     lost: list[Tombstone] = field(default_factory=list)
@@ -156,8 +161,11 @@ class Schedule:
         pending: dict[int, int],
         remembered: dict[NameKey, Remembered],
         done: set[int],
+        done_until: int = -1,
     ) -> None:
         self.filled = filled
+        self.done_until = done_until
+        """None of those in `done` is due later."""
         self.wheel = Wheel()
         self.counters = Counters()
         self._start = (delivered_until, pending, remembered, done)
@@ -169,6 +177,8 @@ class Schedule:
         self.pending = dict(pending)
         """Messages parked and not delivered, by subject id."""
         self.remembered = dict(remembered)
+        """In the order in which they came."""
+        self.forgot_some = False
         self.done = set(done)
         """In files, delivered, and above `delivered_until`: known by sid alone."""
         self.recent: array[int] = array("q")
@@ -229,11 +239,28 @@ class Schedule:
     def _cancelled(self, subject_id: int, item: CancelItem) -> None:
         """What a cancel or a move says of its delay id."""
         key = (subject_id, item.delay_id)
-        if item.outcome == REMEMBERED:
-            self.remembered[key] = Remembered(item.until, None)
+        self.remembered.pop(key, None)
+        if item.outcome in (REMEMBERED, MOVE_REMEMBERED):
+            new_due = item.due if item.outcome == MOVE_REMEMBERED else None
+            self._remember(key, Remembered(item.until, new_due))
         else:
-            self.remembered.pop(key, None)
-        self._outcome(key, item.outcome, item.sid, item.due)
+            self._outcome(key, item.outcome, item.sid, item.due)
+
+    def _remember(self, key: NameKey, remembered: Remembered) -> None:
+        self.remembered[key] = remembered
+        self.names[key] = Named(-1, remembered.until, REMEMBERED)
+        if len(self.remembered) > MOST_REMEMBERED:
+            subject_id, delay_id = oldest = next(iter(self.remembered))
+            del self.remembered[oldest]
+            if not self.forgot_some:
+                log.warning(
+                    "more than %d cancels and moves wait for their messages; the oldest are forgotten, "
+                    "first that of %r of subject %d",
+                    MOST_REMEMBERED,
+                    delay_id,
+                    subject_id,
+                )
+            self.forgot_some = True
 
     def subject_deleted(self, subject_id: int, position: int) -> None:
         dropped = self.pending.pop(subject_id, 0)
@@ -368,6 +395,14 @@ class Schedule:
             return holds
         return (due, sid) > self.delivered_until and sid not in self.done
 
+    def settled_until(self, now: int) -> int:
+        """Every entry of a file with an earlier due time is delivered or cancelled, as far as is written;
+        also where nothing was delivered for long, and W with it stands still."""
+        if self.w_stays:
+            return self.delivered_until[0]
+        lowest = min(now, self.loaded_until, self.wheel.lowest_due())
+        return max(self.delivered_until[0], lowest)
+
     # --- fills ---------------------------------------------------------------------------------
 
     @property
@@ -388,6 +423,7 @@ class Schedule:
             dict(self.pending),
             dict(self.remembered),
             set(self.done),
+            self.done_until,
         )
         self.recent, self.recent_bytes = array("q"), 0
         self.gone, self.tombstones, self.names = set(), [], {}
@@ -433,13 +469,20 @@ class Schedule:
             found = self._filling.names.get(key)
         return found
 
-    def remembers(self, key: NameKey, now: int) -> bool:
-        """Whether a cancel of this id waits for its message."""
+    def remembers(self, key: NameKey, now: int) -> Remembered | None:
+        """The cancel or the move that waits for the message with this id."""
         found = self.remembered.get(key)
         if found is not None and found.until <= now:
             del self.remembered[key]
-            return False
-        return found is not None
+            return None
+        return found
+
+    def forget_remembered(self, now: int) -> None:
+        """Cancels and moves that have waited for long enough."""
+        late = [key for key, remembered in self.remembered.items() if remembered.until <= now]
+        for key in late:
+            del self.remembered[key]
+        self.forgot_some = self.forgot_some and len(self.remembered) > MOST_REMEMBERED // 2
 
     # --- loads ---------------------------------------------------------------------------------
 
@@ -515,6 +558,9 @@ class Schedule:
 
     def finish_load(self) -> None:
         self.loaded_until = self.border
+        if not self.unloaded and self.loaded_until > self.done_until:
+            # No file brought up what is left: it was merged away.
+            self.done.clear()
 
 
 def _set_aside(subject_id: int, position: int, delay_id: bytes, what: str) -> None:

@@ -276,6 +276,12 @@ class Wheel:
             dues.append(self._notches[self._order[0]].low)
         return min(dues, default=None)
 
+    def lowest_due(self) -> int:
+        """Of all that is in the wheel or at hand; sys.maxsize if there is nothing."""
+        waiting = self.next_due()
+        at_hand = min((slot.due for slot in self._at_hand.values()), default=sys.maxsize)
+        return at_hand if waiting is None else min(at_hand, waiting)
+
     # --- what becomes of entries ----------------------------------------------------------------
 
     def still(self, slots: Iterable[Slot]) -> list[Slot]:

@@ -149,8 +149,7 @@ def _true_dues(file: ScheduleFile, table: bytes) -> Iterator[tuple[int, int]]:
     refiled = [entry for entry in ENTRY.iter_unpack(table) if entry[3] & REFILED]
     records = file.read_many([(entry[2], entry[3]) for entry in refiled])
     for (due, sid, *_), record in zip(refiled, records, strict=True):
-        whole = isinstance(record, bytes)
-        yield sid, RECORD_HEAD.unpack_from(record)[2] if whole else due
+        yield sid, RECORD_HEAD.unpack_from(record)[2] if isinstance(record, bytes) else due
 
 
 def read_frames(

@@ -58,6 +58,8 @@ class Disk:
     pending: dict[int, int] = field(default_factory=dict)
     remembered: dict[tuple[int, bytes], Remembered] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    done_until: int = -1
+    newest_store_time: int = -1
 
     def read(self, position: int, length: int) -> bytes:
         return self.frames[position][2]
@@ -79,7 +81,12 @@ class Life:
     def start(self) -> None:
         disk = self.disk
         self.schedule = Schedule(
-            disk.filled, disk.delivered_until, disk.pending, disk.remembered, disk.done
+            disk.filled,
+            disk.delivered_until,
+            disk.pending,
+            disk.remembered,
+            disk.done,
+            max(disk.done_until, disk.newest_store_time),
         )
         for position, (kind, subject_id, payload) in disk.frames.items():
             if position >= disk.filled:
@@ -92,6 +99,7 @@ class Life:
     def write(self, kind: int, subject_id: int, payload: bytes) -> int:
         position = self.disk.end
         self.disk.frames[position] = (kind, subject_id, payload)
+        self.disk.newest_store_time = max(self.disk.newest_store_time, self.now)
         self.disk.end = position + HEADER_SIZE + len(payload)
         self.schedule.apply(kind, subject_id, position, payload)
         return position + HEADER_SIZE
@@ -207,6 +215,9 @@ class Life:
         disk.files.append(File(parked, fill.tombstones, names))
         disk.filled, disk.delivered_until = fill.end, fill.delivered_until
         disk.pending, disk.remembered, disk.done = fill.pending, fill.remembered, fill.done
+        disk.done_until = fill.done_until
+        if self.rng.random() < 0.3:
+            disk.newest_store_time = -1  # retention took the segments, the manifest knows
         self.fill = None
         if self.rng.random() < 0.1:
             self.start()

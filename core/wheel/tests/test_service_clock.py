@@ -83,9 +83,9 @@ def test_what_was_parked_then_can_be_cancelled_and_moved(
         sid = next(item.sid for item in page.items if item.delay_id == "x")
         which = {"delay_id": "x", "sid": None} if by == "id" else {"delay_id": None, "sid": sid}
         if move:
-            shown = await broker.delay.move(subject, **which, due=new_due)  # type: ignore[arg-type]
+            shown = await broker.delay.move(subject, **which, due=new_due)
         else:
-            shown = await broker.delay.cancel(subject, **which)  # type: ignore[arg-type]
+            shown = await broker.delay.cancel(subject, **which)
         assert shown.status == ("moved" if move else "cancelled")
 
     async def story() -> None:
