@@ -7,7 +7,7 @@ producers to wait, for an async handler, or for batches to be opened (`_open`). 
 the log outlives a burst: before any wait the log is written (`_end_burst`).
 
 After TURN_SECONDS of uninterrupted work the task gives way to others. A request of more than FREE bytes
-that is no Produce is decoded in a thread.
+that is no Produce is decoded in a thread, and so is its answer encoded.
 
 What a connection may hold, and when it has to wait for room, is in limits.py: `_reserve` takes room for a
 frame that is being received, `_decode_large` for what a request becomes.
@@ -427,6 +427,8 @@ class Connection:
             response = self._refuse(route, request, error)
         finally:
             self._busy = False
+        if self._held:
+            response = await self._encode_large(route, correlation_id, response)
         self._burst.append((0, route, correlation_id, None, response))
         if route.is_async:
             self._end_burst()
@@ -436,6 +438,18 @@ class Connection:
         if self._held:
             self._room.handled.give(self._held)
             self._held = 0
+
+    async def _encode_large(self, route: Route, correlation_id: int, response: Any) -> Any:
+        """The answer to a large request as bytes, made in a thread; itself if it cannot be encoded."""
+
+        def encode() -> bytes:
+            return b"".join(route.encode(correlation_id, response))
+
+        self._end_burst()
+        try:
+            return await in_thread(DECODE, encode)
+        except Exception:
+            return response  # the answering side says so, and closes the connection
 
     async def _hold_back(self) -> None:
         """Until the client has taken its answers and the log takes more."""

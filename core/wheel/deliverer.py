@@ -31,6 +31,7 @@ from core.errors import KumquatError, StorageError
 from core.logs.parked import SCHEDULE_ID, pack_schedule_ids
 from core.logs.service import MessageService
 from core.logs.subject import Subject
+from core.pools import DELIVER, in_thread
 from core.wheel.bodies import Body
 from core.wheel.delivery import build_batches
 from core.wheel.lateness import Histogram
@@ -180,7 +181,7 @@ class Deliverer:
         if not wanted:
             return False
         read = partial(self._read_bodies, wanted)
-        for slot, body in zip(wanted, await trio.to_thread.run_sync(read), strict=True):
+        for slot, body in zip(wanted, await in_thread(DELIVER, read), strict=True):
             bodies[slot.sid] = body
             self._held += len(body)
         self._unread -= len(wanted)

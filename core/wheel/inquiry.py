@@ -16,12 +16,11 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
 
-import trio
-
 from core.logs.format import HEADER_SIZE
 from core.logs.parked import RECORD_HEAD, RECORD_HEAD_SIZE, heads_of
 from core.logs.service import MessageService
 from core.logs.subject import Subject
+from core.pools import QUERY, in_thread
 from core.records.records import varint
 from core.wheel.bodies import Body, LogBodies, read_bodies
 from core.wheel.loader import Loader
@@ -105,7 +104,7 @@ class Inquiry:
         subject_ids = wanted if len(wanted) <= _FEW else [None]
         async with self._loader.lock:
             asked = await self._ask(None, due_from, due_to, Cursor(-1, -1))
-            return await trio.to_thread.run_sync(self._count_all, asked, subject_ids)
+            return await in_thread(QUERY, self._count_all, asked, subject_ids)
 
     async def page(
         self,
@@ -119,7 +118,7 @@ class Inquiry:
         after = after or Cursor(-1, -1)
         async with self._loader.lock:
             asked = await self._ask(subject_id, due_from, due_to, after)
-            return await trio.to_thread.run_sync(self._page, asked, limit)
+            return await in_thread(QUERY, self._page, asked, limit)
 
     async def _ask(
         self, subject_id: int | None, due_from: int, due_to: int, after: Cursor

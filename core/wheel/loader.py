@@ -22,6 +22,7 @@ import trio
 
 from core.errors import KumquatError
 from core.logs.service import MessageService
+from core.pools import FILL, in_thread
 from core.wheel.bodies import LogBodies
 from core.wheel.schedule import Schedule
 from core.wheel.schedule_file import ScheduleFile
@@ -119,10 +120,10 @@ class Loader:
             begin = max(0, schedule.loaded_until)
             if schedule.recent:
                 await self.fill_locked()  # so that it counts
-            end = await trio.to_thread.run_sync(self._window_end, begin, self._now_ms())
+            end = await in_thread(FILL, self._window_end, begin, self._now_ms())
             schedule.begin_load(end, self._log.log.written_end)
             await self.fill_locked()
-            tables, struck = await trio.to_thread.run_sync(self._read, begin, schedule.border)
+            tables, struck = await in_thread(FILL, self._read, begin, schedule.border)
             await self._admit(tables, struck)
             schedule.finish_load()
         self._nudge(begin)
@@ -213,8 +214,8 @@ class Loader:
         fill, delivered = schedule.begin_fill(end), schedule.counters.delivered
         try:
             await self._log.wait_synced(end)
-            file, manifest = await trio.to_thread.run_sync(
-                self._shelf.write_fill, fill, self._bodies.payload, self._live
+            file, manifest = await in_thread(
+                FILL, self._shelf.write_fill, fill, self._bodies.payload, self._live
             )
         except BaseException:
             schedule.abandon_fill(fill)
@@ -231,7 +232,7 @@ class Loader:
                 while await self._merge():
                     pass
                 spare = self._shelf.unused(self._schedule.wheel.files_in_use())
-                await trio.to_thread.run_sync(self._shelf.remove, spare)
+                await in_thread(FILL, self._shelf.remove, spare)
             except (OSError, KumquatError) as error:
                 if not self._merges_fail:
                     log.error("schedule files cannot be merged, trying again and again: %s", error)
@@ -243,12 +244,12 @@ class Loader:
 
     async def _merge(self) -> bool:
         shelf, until = self._shelf, self._schedule.delivered_until[0]
-        inputs = await trio.to_thread.run_sync(shelf.plan, until)
+        inputs = await in_thread(FILL, shelf.plan, until)
         if not inputs:
             return False
-        merged = await trio.to_thread.run_sync(shelf.merge, inputs, until, self._live)
+        merged = await in_thread(FILL, shelf.merge, inputs, until, self._live)
         async with self.lock:
-            manifest = await trio.to_thread.run_sync(shelf.list_merged, inputs, merged)
+            manifest = await in_thread(FILL, shelf.list_merged, inputs, merged)
             shelf.replace(inputs, merged, manifest)
         return True
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
+from gateway.turns import Turn
 from gateway.wire import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -64,6 +65,7 @@ def _refuse(request: ListOffsetsRequest, code: int, message: str) -> ListOffsets
 async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOffsetsResponse:
     broker = session.broker
     topics = []
+    turn = Turn()
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
@@ -75,6 +77,8 @@ async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOff
             except ANSWERABLE as error:
                 answer.error_code = error.error_code
             partitions.append(answer)
+            if turn.over:
+                await turn.give_way()
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
