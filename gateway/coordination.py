@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -28,8 +29,9 @@ from core.pools import SEARCH, in_thread
 from gateway.groups.coordinator import Coordinator
 from gateway.groups.errors import CoordinatorNotAvailable, GroupError
 from gateway.groups.members import Caller, Limits
-from gateway.groups.pattern import Pattern
+from gateway.groups.pattern import Pattern, matching_patterns
 from gateway.groups.roster import Step, Ticket
+from gateway.groups.weight import MAX_CLIENT_ID
 from gateway.wire import OffsetCommitRequestTopic
 from meta.group_configs import consume_mode
 
@@ -179,14 +181,20 @@ class Coordination:
             await self._durable()
         return answer
 
-    async def _look_for(self, pattern: str) -> None:
+    async def _look_for(self, text: str) -> None:
         """Find the subjects that a new pattern matches, in a thread: there may be many."""
-        if pattern in self._core.patterns:
+        if text in self._core.patterns:
             return
         names = set(self.subjects.by_name)
-        matches = Pattern.of(pattern).matches
-        matching = await in_thread(SEARCH, lambda: set(filter(matches, names)))
-        self._core.patterns.learn(pattern, names, matching, self.subjects)
+        matching = await in_thread(SEARCH, lambda: set(filter(Pattern.of(text).matches, names)))
+        self._core.patterns.learn(text, names, matching, self.subjects)
+
+    async def prepare_added(self, subject: Subject) -> None:
+        """Find the patterns that match a new subject, in a thread, before `subject_added` asks for them."""
+        texts = self._core.patterns.texts()
+        if texts:
+            match = partial(matching_patterns, subject.name, texts)
+            self._core.patterns.prepare(subject.name, texts, await in_thread(SEARCH, match))
 
     async def commit(self, session: Session, request: OffsetCommitRequest) -> list[int]:
         """A code for each partition, in their order; when it is durable. Many are done in parts."""
@@ -330,4 +338,5 @@ def _parts(topics: list[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommit
 
 def _caller(session: Session) -> Caller:
     host = session.peer.rpartition(":")[0].strip("[]")
-    return Caller(session.client_id or "", f"/{host}", session.members, session.software)
+    client_id = (session.client_id or "")[:MAX_CLIENT_ID]
+    return Caller(client_id, f"/{host}", session.members, session.software)
