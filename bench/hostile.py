@@ -158,6 +158,7 @@ class Clients:
 
     def repeat(self, data: bytes) -> None:
         """Send a request and take its answer, again and again."""
+        self.ends = time.monotonic() + self.work.seconds
         for _ in self.again():
             with suppress(OSError), self.connect() as connection:
                 try:
@@ -171,6 +172,7 @@ class Clients:
 
     def hold(self, count: int, data: bytes) -> None:
         """Send the same on many connections, and read nothing."""
+        self.ends = time.monotonic() + self.work.seconds
         held = [self.connect() for _ in range(count)]
         left = [memoryview(data)] * count
         for connection in held:

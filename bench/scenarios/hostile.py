@@ -43,7 +43,7 @@ def _beside(run: Run, kind: str | None) -> Numbers:
         memory = _Memory(broker.pid)
         memory.start()
         seconds = run.scale.seconds
-        notice = innocent.start(innocent.Notice(broker.port, "innocent", seconds + 3))
+        notice = innocent.start(innocent.Notice(broker.port, "innocent", seconds + 6))
         time.sleep(2)  # for the innocent to begin
         done = None
         if kind is not None:

@@ -69,6 +69,7 @@ async def create_topics(session: Session, request: CreateTopicsRequest) -> Creat
         results[result.name] = CreatableTopicResult.encode_element(result, session.version)
 
     accepted: dict[str, Mapping[str, str]] = {}
+    rows = _Rows(broker)
     turn = Turn()
     for topic in request.topics:
         if turn.over:
@@ -81,13 +82,13 @@ async def create_topics(session: Session, request: CreateTopicsRequest) -> Creat
             answer(_failed(topic.name, error.error_code, str(error)))
     if request.validate_only:
         for name, configs in accepted.items():
-            answer(_made(broker, name, configs, None))
+            answer(_made(name, None, rows.of(configs)))
             if turn.over:
                 await turn.give_way()
     else:
         for name, outcome in (await broker.subjects.create_all(accepted)).items():
             if isinstance(outcome, Subject):
-                answer(_made(broker, name, accepted[name], outcome))
+                answer(_made(name, outcome, rows.of(accepted[name])))
             else:
                 answer(_failed(name, outcome.error_code, str(outcome)))
             if turn.over:
@@ -141,7 +142,7 @@ def _check_assignments(broker: Broker, topic: CreatableTopic) -> None:
 
 
 def _made(
-    broker: Broker, name: str, configs: Mapping[str, str], subject: Subject | None
+    name: str, subject: Subject | None, rows: list[CreatableTopicConfigs]
 ) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name,
@@ -149,13 +150,27 @@ def _made(
         error_message=None,
         num_partitions=1,
         replication_factor=1,
-        configs=[
-            CreatableTopicConfigs(
-                name=row.name,
-                value=row.value,
-                read_only=row.read_only,
-                config_source=row.source,
-            )
-            for row in describe(configs, broker.subjects.defaults)
-        ],
+        configs=rows,
     )
+
+
+class _Rows:
+    """The configs of topics as answers show them; most topics have the same."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._defaults = broker.subjects.defaults
+        self._known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+
+    def of(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        key = frozenset(configs.items())
+        if key not in self._known:
+            self._known[key] = [
+                CreatableTopicConfigs(
+                    name=row.name,
+                    value=row.value,
+                    read_only=row.read_only,
+                    config_source=row.source,
+                )
+                for row in describe(configs, self._defaults)
+            ]
+        return self._known[key]
