@@ -4,6 +4,9 @@ So no kind can take the threads of another: a hundred cold reads leave deliverie
 belong to the run of the event loop, as Trio's own does.
 
     await in_thread(READ, function, *arguments)
+
+Chores (indexes, retention, closing) share Trio's default threads. SQL has a thread of its own
+(meta/registry.py).
 """
 
 from __future__ import annotations
@@ -18,20 +21,16 @@ Ts = TypeVarTuple("Ts")
 
 READ: Final = "cold reads"
 SEARCH: Final = "searches by time and sizes of logs"
-KEEP: Final = "indexes and retention"
 FILL: Final = "filling, merging and loading schedule files"
 DELIVER: Final = "delivering messages for later"
-INTAKE: Final = "opening batches and looking up delay ids"
 QUERY: Final = "lists and counts of messages for later"
 DECODE: Final = "decoding large requests"
 
 THREADS: Final = {
     READ: 8,
     SEARCH: 4,
-    KEEP: 2,
     FILL: 4,
     DELIVER: 4,
-    INTAKE: 4,
     QUERY: 2,
     DECODE: 1,
 }

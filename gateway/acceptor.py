@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 1024
 PAUSE_SECONDS = 0.5
+WOKEN_AT_A_TIME = 10
 CLOSED = select.POLLRDHUP if hasattr(select, "POLLRDHUP") else select.POLLHUP
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -214,15 +215,20 @@ class Acceptor:
             pressed = self._broker.room.pressed(now)
             for connection in self.connections:
                 connection.watch(now, max_idle, max_receive, pressed)
-            self._end_polls_of_the_gone()
+            await self._end_polls_of_the_gone()
 
-    def _end_polls_of_the_gone(self) -> None:
-        """A client that waits for an answer is not read, so only the kernel knows that it has gone."""
+    async def _end_polls_of_the_gone(self) -> None:
+        """A client that waits for an answer is not read, so only the kernel knows that it has gone.
+
+        Thousands may have gone at once: a few at a time are woken."""
         asked = select.poll()
         waiting = {}
         for connection in self.connections:
             if (fd := connection.polling) is not None:
                 waiting[fd] = connection
                 asked.register(fd, CLOSED)
-        for fd, _ in asked.poll(0) if waiting else ():
+        gone = asked.poll(0) if waiting else []
+        for index, (fd, _) in enumerate(gone):
             waiting[fd].end_poll()
+            if index % WOKEN_AT_A_TIME == 0:
+                await trio.lowlevel.checkpoint()

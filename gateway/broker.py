@@ -96,6 +96,7 @@ class Broker:
         self.cluster_id = log.cluster_id
         self.subjects = SubjectKeeper(log, registry, config.subject_defaults())
         self.coordinator = Coordination(actions, log.subjects, registry, limits(config))
+        self.subjects.before_created = self.coordinator.prepare_added
         self.subjects.on_created = self.coordinator.subject_added
         self.subjects.on_deleted = self.coordinator.subject_removed
         self.subjects.count_pending = self._count_pending

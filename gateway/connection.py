@@ -7,7 +7,7 @@ producers to wait, for an async handler, or for batches to be opened (`_open`). 
 the log outlives a burst: before any wait the log is written (`_end_burst`).
 
 After TURN_SECONDS of uninterrupted work the task gives way to others. A request of more than FREE bytes
-that is no Produce is decoded in a thread.
+that is no Produce is decoded in a thread, and so is its answer encoded.
 
 What a connection may hold, and when it has to wait for room, is in limits.py: `_reserve` takes room for a
 frame that is being received, `_decode_large` for what a request becomes.
@@ -69,6 +69,7 @@ class Connection:
         "_buffer",
         "_burst",
         "_busy",
+        "_calls_until",
         "_frame_began",
         "_held",
         "_highest",
@@ -117,6 +118,8 @@ class Connection:
         """In a handler or held back: not waiting for the client to send."""
         self._last_active = self._last_received = self._last_taken = trio.current_time()
         self._frame_began: float | None = None
+        self._calls_until = 0.0
+        """When requests that are no Produce have used up their turn."""
         self._seen_sent = 0
         self._burst: list[Slot] = []
         self._staged = False
@@ -130,9 +133,7 @@ class Connection:
             with self._scope:
                 try:
                     await self._serve()
-                except FrameError as error:
-                    self._seldom.warn("frame", self._from(f"{error}; connection closed"))
-                except Disconnect as error:
+                except (Disconnect, FrameError) as error:
                     self._tell(str(error))
                 except OSError as error:
                     logger.debug("%s: %s", self.session.peer, error)
@@ -192,14 +193,14 @@ class Connection:
         charged = self.session.account.charged and self._room.answers in pressed
         if now - self._last_taken > (IMPATIENT_SECONDS if charged else UNTAKEN_SECONDS):
             size = self._answers.unsent
-            self._end("untaken", f"{size} bytes of answers were not taken", now - self._last_taken)
+            self._end(f"{size} bytes of answers were not taken", now - self._last_taken)
         elif self._busy and not self._answers.unsent:
             return
         elif self._frame_began is not None and self._is_late(
             now, now - self._frame_began, max_receive, pressed
         ):
             came = f"only {self._buffer.partial} bytes of a frame came"
-            self._end("slow", came, now - self._frame_began)
+            self._end(came, now - self._frame_began)
         elif now - self._last_active > max_idle:
             logger.info("%s: idle for %.0f s; closed", self.session.peer, max_idle)
             self._scope.cancel()
@@ -213,8 +214,8 @@ class Connection:
             return taken > PRESSED_FRAME_SECONDS + partial / MIN_PRESSED_BYTES_PER_SECOND
         return silent > max_receive or taken > max_receive + partial / MIN_BYTES_PER_SECOND
 
-    def _end(self, kind: str, reason: str, seconds: float) -> None:
-        self._seldom.warn(kind, self._from(f"{reason} in {seconds:.0f} s; connection closed"))
+    def _end(self, reason: str, seconds: float) -> None:
+        self._tell(f"{reason} in {seconds:.0f} s")
         self._scope.cancel()
 
     async def _serve(self) -> None:
@@ -240,6 +241,7 @@ class Connection:
                 for first in range(0, len(frames), MAX_BURST):
                     if first:
                         await trio.lowlevel.checkpoint()
+                    self._calls_until = perf_counter() + TURN_SECONDS
                     await self._handle(frames[first : first + MAX_BURST])
                 if self._reserved:
                     self._release()
@@ -308,6 +310,8 @@ class Connection:
                     request = self._decode(route, frame, start)
                 if not route.appends:
                     await self._call(route, correlation_id, request)
+                    if perf_counter() > self._calls_until:
+                        await self._give_way()
                     blocked = self._log.produce_blocked
                 else:
                     if blocked:
@@ -427,15 +431,35 @@ class Connection:
             response = self._refuse(route, request, error)
         finally:
             self._busy = False
+        if self._held:
+            response = await self._encode_large(route, correlation_id, response)
         self._burst.append((0, route, correlation_id, None, response))
-        if route.is_async:
+        charged = self.session.account.charged
+        if route.is_async or charged:
             self._end_burst()
-        if self.session.account.charged:
-            self._end_burst()
+        if charged:
             self._answers.charge()
         if self._held:
             self._room.handled.give(self._held)
             self._held = 0
+
+    async def _give_way(self) -> None:
+        """After many calls in one burst."""
+        self._end_burst()
+        await trio.lowlevel.checkpoint()
+        self._calls_until = perf_counter() + TURN_SECONDS
+
+    async def _encode_large(self, route: Route, correlation_id: int, response: Any) -> Any:
+        """The answer to a large request as bytes, made in a thread; itself if it cannot be encoded."""
+
+        def encode() -> bytes:
+            return b"".join(route.encode(correlation_id, response))
+
+        self._end_burst()
+        try:
+            return await in_thread(DECODE, encode)
+        except Exception:
+            return response  # the answering side says so, and closes the connection
 
     async def _hold_back(self) -> None:
         """Until the client has taken its answers and the log takes more."""
@@ -498,7 +522,8 @@ class Connection:
         self._burst.append((0, route, correlation_id, None, response))
 
     def _tell(self, reason: str) -> None:
-        logger.warning("%s", self._from(f"{reason}; connection closed"))
+        address = self.session.peer.rpartition(":")[0]
+        self._seldom.warn(address, self._from(f"{reason}; connection closed"))
 
     def _from(self, what: str) -> str:
         return f"{self.session.peer} (client id {self.session.client_id!r}): {what}"

@@ -20,18 +20,22 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 from core.errors import KumquatError, StorageError
+from core.pools import SEARCH, in_thread
 from gateway.groups.coordinator import Coordinator
 from gateway.groups.errors import CoordinatorNotAvailable, GroupError
 from gateway.groups.members import Caller, Limits
-from gateway.groups.pattern import Pattern
+from gateway.groups.pattern import Pattern, matching_patterns
 from gateway.groups.refusals import Refusals
 from gateway.groups.roster import Step, Ticket
+from gateway.groups.weight import MAX_CLIENT_ID
+from gateway.wire import OffsetCommitRequestTopic
 from meta.group_configs import consume_mode
 
 if TYPE_CHECKING:
@@ -67,6 +71,8 @@ STALL_SECONDS = 1.0
 EXPIRED_AT_ONCE = 100
 """Groups that are looked at for offsets past their retention before others have their turn."""
 MOST_EXPLAINED = 100
+PARTITIONS_AT_A_TIME = 200
+"""Of a commit, in one step of the event loop: some 2 ms."""
 
 
 class HandOut(Enum):
@@ -222,18 +228,33 @@ class Coordination:
             await self._durable()
         return answer
 
-    async def _look_for(self, pattern: str) -> None:
+    async def _look_for(self, text: str) -> None:
         """Find the subjects that a new pattern matches, in a thread: there may be many."""
-        if pattern in self._core.patterns:
+        if text in self._core.patterns:
             return
         names = set(self.subjects.by_name)
-        matches = Pattern.of(pattern).matches
-        matching = await trio.to_thread.run_sync(lambda: set(filter(matches, names)))
-        self._core.patterns.learn(pattern, names, matching, self.subjects)
+        matching = await in_thread(SEARCH, lambda: set(filter(Pattern.of(text).matches, names)))
+        self._core.patterns.learn(text, names, matching, self.subjects)
+
+    async def prepare_added(self, subject: Subject) -> None:
+        """Find the patterns that match a new subject, in a thread, before `subject_added` asks for them."""
+        texts = self._core.patterns.texts()
+        if texts:
+            match = partial(matching_patterns, subject.name, texts)
+            self._core.patterns.prepare(subject.name, texts, await in_thread(SEARCH, match))
 
     async def commit(self, session: Session, request: OffsetCommitRequest) -> list[int]:
-        """A code for each partition, in their order; when it is durable."""
-        codes = self._do(lambda: self._core.commit(request, _caller(session), trio.current_time()))
+        """A code for each partition, in their order; when it is durable. Many are done in parts."""
+        codes: list[int] = []
+        topics, caller = request.topics, _caller(session)
+        try:
+            for part in _parts(topics):
+                if codes:
+                    await trio.lowlevel.checkpoint()
+                request.topics = part
+                codes += self._do(lambda: self._core.commit(request, caller, trio.current_time()))
+        finally:
+            request.topics = topics
         await self._durable()
         return codes
 
@@ -361,10 +382,25 @@ class Coordination:
             logger.error("groups could not be told of a change of topics: %s", error)
 
 
+def _parts(topics: list[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommitRequestTopic]]:
+    """The same partitions in the same order, PARTITIONS_AT_A_TIME; one empty part if there are none."""
+    part: list[OffsetCommitRequestTopic] = []
+    room = PARTITIONS_AT_A_TIME
+    for topic in topics:
+        for start in range(0, len(topic.partitions), PARTITIONS_AT_A_TIME):
+            some = topic.partitions[start : start + PARTITIONS_AT_A_TIME]
+            if len(some) > room:
+                yield part
+                part, room = [], PARTITIONS_AT_A_TIME
+            part.append(OffsetCommitRequestTopic(name=topic.name, partitions=some))
+            room -= len(some)
+    yield part
+
+
 def _caller(session: Session) -> Caller:
     host = session.peer.rpartition(":")[0].strip("[]")
     return Caller(
-        session.client_id or "",
+        (session.client_id or "")[:MAX_CLIENT_ID],
         f"/{host}",
         session.members,
         session.software,

@@ -11,6 +11,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 import trio
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 FAILED = 1
 GC_THRESHOLD = 20_000
+SWITCH_SECONDS = 0.001
+"""How long the event loop waits for the interpreter when a thread has it (decoding, opening batches)."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +79,7 @@ async def _serve(
         async with trio.open_nursery() as serving:
             await serving.start(broker.serve, sockets, admin)
             _settle_memory()
+            sys.setswitchinterval(SWITCH_SECONDS)
             addresses = ", ".join(map(_show, sockets))
             if admin is not None:
                 addresses += f"; admin endpoint on http://{_show(admin)}"

@@ -69,6 +69,8 @@ class SubjectKeeper:
         self.defaults = defaults
         self.table = TopicTable()
         self._look_alikes: dict[str, str] = {}
+        self.before_created: Callable[[Subject], Awaitable[None]] = _nothing_to_prepare
+        """Work that `on_created` needs and that must not be done on the event loop."""
         self.on_created: Callable[[Subject], None] = lambda subject: None
         self.on_deleted: Callable[[Subject], None] = lambda subject: None
         self.count_pending: Callable[[Subject], Awaitable[int]] = _none_pending
@@ -134,6 +136,7 @@ class SubjectKeeper:
                 logger.error("topic %s was created, but without its configs: %s", name, error)
                 self._apply(subject, {})
                 raise StoreError(f"created, but with default configs: {error}") from error
+            await self.before_created(subject)
         if not subject.deleted:
             self.on_created(subject)
         logger.info("topic %s created%s", name, f" with {dict(configs)}" if configs else "")
@@ -189,6 +192,10 @@ class SubjectKeeper:
         look = _look(subject.name)
         if self._look_alikes.get(look) == subject.name:
             del self._look_alikes[look]
+
+
+async def _nothing_to_prepare(subject: Subject) -> None:
+    pass
 
 
 async def _none_pending(subject: Subject) -> int:

@@ -81,6 +81,8 @@ class Registry:
         }
         self._waiting: list[_Pending] = []
         self._turn = trio.Lock()
+        self.thread = trio.CapacityLimiter(1)
+        """SQL does not wait for threads that others have."""
 
     @classmethod
     def open(cls, url: str | Path) -> "Registry":
@@ -174,7 +176,7 @@ class Registry:
         batch, self._waiting = self._waiting, []
         changes = [pending.change for pending in batch]
         with trio.CancelScope(shield=True):
-            errors = await trio.to_thread.run_sync(self._store.apply, changes)
+            errors = await trio.to_thread.run_sync(self._store.apply, changes, limiter=self.thread)
         for pending, error in zip(batch, errors, strict=True):
             pending.done, pending.error = True, error
             if error is None:

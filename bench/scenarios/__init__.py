@@ -2,6 +2,7 @@
 
 from bench.scenarios.delay import DELAY
 from bench.scenarios.groups import GROUPS
+from bench.scenarios.hostile import HOSTILE
 from bench.scenarios.recovery import RECOVERY
 from bench.scenarios.requests import REQUESTS
 from bench.scenarios.sharing import SHARING
@@ -20,6 +21,7 @@ SCENARIOS = [
     *GROUPS,
     *DELAY,
     *SPARK,
+    *HOSTILE,
 ]
 
 __all__ = ["SCENARIOS"]

@@ -35,6 +35,7 @@ from core.logs.subject import Subject, Subjects
 from core.logs.sync import SyncJob
 from core.logs.tail import Batch
 from core.logs.unreadable import advice
+from core.pools import READ, SEARCH, in_thread
 
 log = logging.getLogger("kumquat.log")
 
@@ -234,16 +235,14 @@ class MessageService:
             return self._reader.read(subject, sequence, max_bytes, at_least_one, nowait=True)
         except WouldBlock:
             read = partial(self._reader.read, subject, sequence, max_bytes, at_least_one)
-            return await trio.to_thread.run_sync(partial(read, nowait=False))
+            return await in_thread(READ, partial(read, nowait=False))
 
     def bounds_nowait(self, subject: Subject, sequence: int) -> tuple[int, int]:
         """Where the batch that holds a sequence begins and ends. Raises WouldBlock."""
         return self._reader.bounds(subject, sequence, nowait=True)
 
     async def bounds(self, subject: Subject, sequence: int) -> tuple[int, int]:
-        return await trio.to_thread.run_sync(
-            partial(self._reader.bounds, subject, sequence, nowait=False)
-        )
+        return await in_thread(READ, partial(self._reader.bounds, subject, sequence, nowait=False))
 
     async def wait_for_data(
         self, subjects: Sequence[Subject], deadline: float, event: trio.Event | None = None
@@ -268,15 +267,15 @@ class MessageService:
         self, subject: Subject, timestamp: int
     ) -> tuple[int, int] | None:
         """Timestamp and sequence of the first message that is not older."""
-        return await trio.to_thread.run_sync(self._reader.offset_for_timestamp, subject, timestamp)
+        return await in_thread(SEARCH, self._reader.offset_for_timestamp, subject, timestamp)
 
     async def max_timestamp(self, subject: Subject) -> tuple[int, int] | None:
-        return await trio.to_thread.run_sync(self._reader.max_timestamp, subject)
+        return await in_thread(SEARCH, self._reader.max_timestamp, subject)
 
     async def subject_bytes(self, subjects: Sequence[Subject]) -> list[int]:
         """The size of what readers can still see of each subject."""
         sizes = self._reader.retained_bytes
-        return await trio.to_thread.run_sync(lambda: [sizes(subject) for subject in subjects])
+        return await in_thread(SEARCH, lambda: [sizes(subject) for subject in subjects])
 
     # --- chores --------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from core.errors import KumquatError, StorageError
 from core.logs.parked import SCHEDULE_ID, pack_schedule_ids
 from core.logs.service import MessageService
 from core.logs.subject import Subject
+from core.pools import DELIVER, in_thread
 from core.wheel.bodies import Body
 from core.wheel.delivery import build_batches
 from core.wheel.held_back import HeldBack
@@ -189,7 +190,7 @@ class Deliverer:
         if not wanted:
             return False
         read = partial(self._read_bodies, wanted)
-        found = await trio.to_thread.run_sync(read)
+        found = await in_thread(DELIVER, read)
         for slot, body in zip(wanted, found, strict=True):
             if isinstance(body, OSError) and slot.subject_id in self._log.subjects.by_id:
                 self._held_back.add(slot, body, trio.current_time())

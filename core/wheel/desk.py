@@ -37,6 +37,7 @@ from core.logs.parked import (
 from core.logs.service import MessageService
 from core.logs.subject import Subject
 from core.logs.writer import HEAVY, Appended
+from core.pools import QUERY, in_thread
 from core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
 from core.records.compression import held, inflate
 from core.records.marks import LIGHT, Survey, survey
@@ -269,7 +270,7 @@ class Desk:
 async def search_in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """A search on disk, whose failure the client is told."""
     try:
-        return await trio.to_thread.run_sync(work, *args)
+        return await in_thread(QUERY, work, *args)
     except OSError as error:
         raise StorageError(f"schedule files cannot be read: {error}") from error
 

@@ -27,6 +27,7 @@ import trio
 from core.errors import KumquatError
 from core.logs.complaints import Complaints
 from core.logs.service import MessageService
+from core.pools import FILL, in_thread
 from core.wheel.bodies import LogBodies
 from core.wheel.schedule import FRAME, Schedule, Unfiled
 from core.wheel.schedule_file import ScheduleFile
@@ -133,7 +134,7 @@ class Loader:
             if schedule.recent:
                 with suppress(OSError, KumquatError):
                     await self.fill_locked()  # so that it counts
-            end = await trio.to_thread.run_sync(self._window_end, begin, self._now_ms())
+            end = await in_thread(FILL, self._window_end, begin, self._now_ms())
             schedule.begin_load(end, self._log.log.written_end)
             trouble = await self._try_to_fill()
             window = Window(begin, schedule.border, schedule.mark, None)
@@ -159,7 +160,7 @@ class Loader:
     async def _read(self, window: Window) -> Loaded:
         shelf = self._shelf
         read = partial(read_window, shelf.current, window, shelf.number_of, self._live, self._lost)
-        return await trio.to_thread.run_sync(read)
+        return await in_thread(FILL, read)
 
     def _lost(
         self, file: ScheduleFile, row: Row, lost: int, damages: list[ScheduleDamaged]
@@ -196,7 +197,7 @@ class Loader:
     ) -> tuple[list[Unfiled], dict[int, OSError]]:
         recent = self._schedule.recent
         frames = [recent[i : i + FRAME] for i in range(0, len(recent), FRAME) if wanted(recent[i])]
-        return await trio.to_thread.run_sync(read_frames, frames, self._bodies.payload)
+        return await in_thread(FILL, read_frames, frames, self._bodies.payload)
 
     def _rest_wanted(self) -> bool:
         return bool(self._unread) and trio.current_time() >= self._read_again_at
@@ -289,8 +290,8 @@ class Loader:
         live = self._log.subjects.by_id.keys() & set(fill.frames[2::FRAME])
         try:
             await self._log.wait_synced(end)
-            file, manifest = await trio.to_thread.run_sync(
-                self._shelf.write_fill, fill, self._bodies.payload, live.__contains__
+            file, manifest = await in_thread(
+                FILL, self._shelf.write_fill, fill, self._bodies.payload, live.__contains__
             )
         except BaseException:
             schedule.abandon_fill(fill)
@@ -308,7 +309,7 @@ class Loader:
                 while await self._merge():
                     pass
                 spare = self._shelf.unused(self._schedule.wheel.files_in_use())
-                await trio.to_thread.run_sync(self._shelf.remove, spare)
+                await in_thread(FILL, self._shelf.remove, spare)
             except (OSError, KumquatError) as error:
                 if not self._merges_fail:
                     log.error("schedule files cannot be merged, trying again and again: %s", error)
@@ -324,10 +325,10 @@ class Loader:
         if self._unread:
             return False
         shelf, until = self._shelf, self._schedule.settled_until(self._now_ms())
-        inputs = await trio.to_thread.run_sync(shelf.plan, until)
+        inputs = await in_thread(FILL, shelf.plan, until)
         if not inputs:
             return False
-        merged = await trio.to_thread.run_sync(shelf.merge, inputs, until, self._live)
+        merged = await in_thread(FILL, shelf.merge, inputs, until, self._live)
         try:
             await self._log.wait_synced(self._log.log.written_end)
         except BaseException:
@@ -339,7 +340,7 @@ class Loader:
                 if merged is not None:
                     shelf.discard(merged)
                 return False
-            manifest = await trio.to_thread.run_sync(shelf.list_merged, inputs, merged)
+            manifest = await in_thread(FILL, shelf.list_merged, inputs, merged)
             shelf.replace(inputs, merged, manifest)
         return True
 

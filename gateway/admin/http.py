@@ -2,8 +2,8 @@
 
 Limits: MAX_HEAD bytes of request line and headers, MAX_BODY of body, RECEIVE_SECONDS from the first byte of
 a request to its last, IDLE_SECONDS from one answer to the next request, SEND_SECONDS for a client to take
-an answer, ANSWER_SECONDS for the broker to make one. `waiting` tells the server which connections it may close
-when it needs their place.
+an answer, ANSWER_SECONDS for the broker to make one. `waiting` tells the server which connections it may
+close when it needs their place.
 
 Whatever is wrong with a request is answered with a status and a JSON object that says what and why; after
 what cannot be told apart from the next request the connection is closed.

@@ -45,6 +45,7 @@ from gateway.groups.modes import TIMER, World
 from gateway.groups.offsets import Offsets
 from gateway.groups.protocol import CONSUMER, STANDARD, choose_standard
 from gateway.groups.roster import HELD, TAKE, Roster, Step, Ticket
+from gateway.groups.weight import Weight
 from gateway.wire import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -88,6 +89,7 @@ class Coordinator:
         self._classic = Classic(self._members)
         self._consumer = Consumer(self._members)
         self._offsets = Offsets(self._members)
+        self._weight = Weight(groups)
         self.patterns = self._members.patterns
         self.commit = self._offsets.commit
         self.fetch = self._offsets.fetch
@@ -125,6 +127,7 @@ class Coordinator:
             prefix, session_ms = caller.client_id, request.session_timeout_ms
             member_id = self._members.give_id(request.group_id, prefix, session_ms, now)
             return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        self._weight.check_join(group, request, now)
         roster = self._members.roster(group or self._ledger.make_group(request.group_id))
         try:
             if not led:
@@ -178,6 +181,8 @@ class Coordinator:
         self, request: SyncGroupRequest, caller: Caller, now: float
     ) -> SyncGroupResponse | Ticket:
         led = self._led(request.group_id)
+        if led is not None and request.assignments:
+            self._weight.check_sync(self.groups.by_name[request.group_id], request, now)
         return (led or self._classic).sync(request, caller, now)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: float) -> HeartbeatResponse:
@@ -221,6 +226,8 @@ class Coordinator:
     ) -> ConsumerGroupHeartbeatResponse:
         if self._led(request.group_id) is not None:
             raise GroupIdNotFound(f"{request.group_id!r} is no group of consumers")
+        if request.member_epoch == 0:
+            self._weight.check_heartbeat(request, now)
         try:
             return self._consumer.heartbeat(request, caller, now)
         finally:

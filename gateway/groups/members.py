@@ -28,6 +28,7 @@ from gateway.groups.pattern import Patterns
 from gateway.groups.protocol import EAGER, LED, manner_of
 from gateway.groups.roster import Phase, Presence, Roster
 from gateway.groups.sharers import may_share
+from gateway.groups.weight import MAX_CLIENT_ID
 
 if TYPE_CHECKING:
     from core.delivery.state import Group, Member
@@ -42,6 +43,8 @@ SILENCE_SECONDS = 1.0
 MAX_GROUP_ID = 32_767
 """Bytes: what fits into a string of the older protocol versions."""
 BELIEVED_BEATS = 3
+MAX_GIVEN = 10_000
+"""Member ids that were given and not used, over all groups."""
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +88,7 @@ def check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
 
 
 def new_member_id(prefix: str) -> str:
-    return f"{prefix}-{urlsafe_b64encode(secrets.token_bytes(15)).decode()}"
+    return f"{prefix[:MAX_CLIENT_ID]}-{urlsafe_b64encode(secrets.token_bytes(15)).decode()}"
 
 
 class Members:
@@ -105,6 +108,8 @@ class Members:
         self.rosters: dict[int, Roster] = {}
         self.pending: defaultdict[str, set[str]] = defaultdict(set)
         """Group name → member ids that were given with MEMBER_ID_REQUIRED and have not come back yet."""
+        self._given: dict[tuple[str, str], None] = {}
+        """The same, oldest first: of more than MAX_GIVEN the oldest are forgotten."""
         self._by_topic: defaultdict[str, set[int]] = defaultdict(set)
         """Topic name → ids of the groups that have it among their names."""
         self._by_pattern: set[int] = set()
@@ -257,8 +262,11 @@ class Members:
 
     def give_id(self, group_id: str, prefix: str, session_ms: int, now: float) -> str:
         """An id for somebody who is to come back with it."""
+        if len(self._given) >= MAX_GIVEN:
+            self.arrived(*next(iter(self._given)))
         member_id = new_member_id(prefix)
         self.pending[group_id].add(member_id)
+        self._given[group_id, member_id] = None
         self.deadlines.set((PENDING, group_id, member_id), now + session_ms / 1000)
         return member_id
 
@@ -267,6 +275,7 @@ class Members:
         given = self.pending.get(group_id)
         if given is not None:
             given.discard(member_id)
+            self._given.pop((group_id, member_id), None)
             if not given:
                 del self.pending[group_id]
             self.deadlines.drop((PENDING, group_id, member_id))

@@ -6,8 +6,8 @@ turns up is remembered with where each character leads from it: soon a name cost
 look-up a character. The whole name has to match, as in Kafka.
 
 `Patterns` keeps what each pattern has found among the subjects, so that all are gone through once for
-a pattern. With many subjects that takes a while: the running broker does it in a thread, before it is
-needed.
+a pattern, and each pattern once for a new subject. With many subjects or patterns that takes a while: the
+running broker does it in a thread, before it is needed (`learn`, `prepare`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from gateway.groups.errors import InvalidRegularExpression
 from gateway.groups.pattern_parser import Parser, PatternError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from core.logs.subject import Subject, Subjects
 
-MAX_STATES = 2_000
-MAX_LENGTH = 10_000
+MAX_REMEMBERED = 20_000
+"""Nodes in all sets that a pattern remembers: some two megabytes."""
+MAX_LENGTH = 4_000
 MANY = 100
+MAX_COMPILED = 256
 
 _State = frozenset[int]
 
@@ -41,9 +43,10 @@ class Pattern:
         self._start = self._closure([first], "^")
         self._moves: dict[_State, dict[str, _State]] = {}
         self._accepts: dict[_State, bool] = {}
+        self._remembered = 0
 
     @staticmethod
-    @lru_cache(maxsize=64)
+    @lru_cache(maxsize=MAX_COMPILED)
     def of(text: str) -> Pattern:
         """Raises InvalidRegularExpression."""
         return Pattern(text)
@@ -53,16 +56,22 @@ class Pattern:
         for char in name:
             moves = self._moves.get(state)
             if moves is None:
-                if len(self._moves) >= MAX_STATES:
-                    self._moves.clear()
                 moves = self._moves[state] = {}
             following = moves.get(char)
             if following is None:
                 following = moves[char] = self._step(state, char)
+                self._remember(len(following) + 1)
             if not following:
                 return False
             state = following
         return self._accepted(state, at_start=not name)
+
+    def _remember(self, nodes: int) -> None:
+        self._remembered += nodes
+        if self._remembered > MAX_REMEMBERED:
+            self._remembered = 0
+            self._moves.clear()
+            self._accepts.clear()
 
     def _step(self, state: _State, char: str) -> _State:
         nodes = self._nodes
@@ -78,8 +87,6 @@ class Pattern:
             return self._end in self._closure(list(state), "^$")
         accepted = self._accepts.get(state)
         if accepted is None:
-            if len(self._accepts) >= MAX_STATES:
-                self._accepts.clear()
             accepted = self._accepts[state] = self._end in self._closure(list(state), "$")
         return accepted
 
@@ -97,11 +104,18 @@ class Pattern:
         return frozenset(seen)
 
 
+def matching_patterns(name: str, texts: Iterable[str]) -> set[str]:
+    """Those of the patterns that match a name. For a thread."""
+    return {text for text in texts if Pattern.of(text).matches(name)}
+
+
 class Patterns:
     """What patterns in use have found."""
 
     def __init__(self) -> None:
         self._found: dict[str, set[int]] = {}
+        self._prepared: dict[str, tuple[frozenset[str], set[str]]] = {}
+        """Name of a subject that is being made → the patterns that were tried, and those that matched."""
 
     def __contains__(self, text: str) -> bool:
         return text in self._found
@@ -130,9 +144,21 @@ class Patterns:
             used = in_use()
             self._found = {text: found for text, found in self._found.items() if text in used}
 
+    def texts(self) -> frozenset[str]:
+        return frozenset(self._found)
+
+    def prepare(self, name: str, tried: frozenset[str], matching: set[str]) -> None:
+        """A subject of this name is about to be added: of the patterns tried, these match it."""
+        self._prepared[name] = tried, matching
+
     def added(self, subject: Subject) -> set[str]:
         """A new subject; gives the patterns that match it."""
-        matching = {text for text in self._found if Pattern.of(text).matches(subject.name)}
+        tried, matching = self._prepared.pop(subject.name, (frozenset[str](), set[str]()))
+        matching = {
+            text
+            for text in self._found
+            if (text in matching if text in tried else Pattern.of(text).matches(subject.name))
+        }
         for text in matching:
             self._found[text].add(subject.id)
         return matching

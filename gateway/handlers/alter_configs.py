@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers.resources import Resource, check_broker, configured
+from gateway.turns import Turn
 from gateway.wire import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -104,7 +105,10 @@ async def _alter(
 ) -> list[Outcome]:
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     outcomes = []
+    turn = Turn()
     for resource in request.resources:
+        if turn.over:
+            await turn.give_way()
         kind, name = resource.resource_type, resource.resource_name
         try:
             if times[kind, name] > 1:

@@ -18,6 +18,7 @@ from gateway.dispatch import handles
 from gateway.group_views import explained, held, is_consumer_group, modes
 from gateway.groups.protocol import KIP_848
 from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
+from gateway.turns import Turn
 from gateway.wire import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -52,10 +53,15 @@ def _failed(name: str, code: int, message: str) -> DescribedConsumerGroup:
     versions=range(2),
     refuse=_refuse,
 )
-def consumer_group_describe(
+async def consumer_group_describe(
     session: Session, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    described = [_describe(session.broker, name) for name in request.group_ids]
+    described = []
+    turn = Turn()
+    for name in dict.fromkeys(request.group_ids):
+        described.append(_describe(session.broker, name))
+        if turn.over:
+            await turn.give_way()
     allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     for group in described:
         group.authorized_operations = allowed

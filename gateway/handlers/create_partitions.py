@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gateway.dispatch import Refused, handles
 from gateway.handlers.lookup import find_subject
+from gateway.turns import Turn
 from gateway.wire import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -40,10 +41,11 @@ def _refuse(request: CreatePartitionsRequest, code: int, message: str) -> Create
     versions=range(4),
     refuse=_refuse,
 )
-def create_partitions(
+async def create_partitions(
     session: Session, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     results = []
+    turn = Turn()
     for topic in request.topics:
         code, message = ErrorCode.INVALID_PARTITIONS, REASON
         try:
@@ -53,4 +55,6 @@ def create_partitions(
         results.append(
             CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
         )
+        if turn.over:
+            await turn.give_way()
     return CreatePartitionsResponse(results=results)

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING
 
 from core.logs.subject import Subject
 from gateway.dispatch import ANSWERABLE, Refused, handles
+from gateway.turns import Turn
 from gateway.wire import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    Encoded,
 )
 from gateway.wire.codes import ErrorCode
 from meta.definitions import describe, validate
@@ -60,25 +62,39 @@ def _failed(name: str, code: int, message: str) -> CreatableTopicResult:
 async def create_topics(session: Session, request: CreateTopicsRequest) -> CreateTopicsResponse:
     broker = session.broker
     times = Counter(topic.name for topic in request.topics)
-    results: dict[str, CreatableTopicResult] = {}
+    results: dict[str, bytes] = {}
+    """Encoded at once: as objects, thousands of them with their configs take much memory."""
+
+    def answer(result: CreatableTopicResult) -> None:
+        results[result.name] = CreatableTopicResult.encode_element(result, session.version)
+
     accepted: dict[str, Mapping[str, str]] = {}
+    rows = _Rows(broker)
+    turn = Turn()
     for topic in request.topics:
+        if turn.over:
+            await turn.give_way()
         try:
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{topic.name!r} is there more than once")
             accepted[topic.name] = _check(broker, topic)
         except ANSWERABLE as error:
-            results[topic.name] = _failed(topic.name, error.error_code, str(error))
+            answer(_failed(topic.name, error.error_code, str(error)))
     if request.validate_only:
         for name, configs in accepted.items():
-            results[name] = _made(broker, name, configs, None)
+            answer(_made(name, None, rows.of(configs)))
+            if turn.over:
+                await turn.give_way()
     else:
         for name, outcome in (await broker.subjects.create_all(accepted)).items():
             if isinstance(outcome, Subject):
-                results[name] = _made(broker, name, accepted[name], outcome)
+                answer(_made(name, outcome, rows.of(accepted[name])))
             else:
-                results[name] = _failed(name, outcome.error_code, str(outcome))
-    return CreateTopicsResponse(topics=[results[name] for name in times])
+                answer(_failed(name, outcome.error_code, str(outcome)))
+            if turn.over:
+                await turn.give_way()
+    topics = b"".join(results[name] for name in times)
+    return CreateTopicsResponse(topics=Encoded(len(times), topics))
 
 
 def _check(broker: Broker, topic: CreatableTopic) -> Mapping[str, str]:
@@ -126,7 +142,7 @@ def _check_assignments(broker: Broker, topic: CreatableTopic) -> None:
 
 
 def _made(
-    broker: Broker, name: str, configs: Mapping[str, str], subject: Subject | None
+    name: str, subject: Subject | None, rows: list[CreatableTopicConfigs]
 ) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name,
@@ -134,13 +150,27 @@ def _made(
         error_message=None,
         num_partitions=1,
         replication_factor=1,
-        configs=[
-            CreatableTopicConfigs(
-                name=row.name,
-                value=row.value,
-                read_only=row.read_only,
-                config_source=row.source,
-            )
-            for row in describe(configs, broker.subjects.defaults)
-        ],
+        configs=rows,
     )
+
+
+class _Rows:
+    """The configs of topics as answers show them; most topics have the same."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._defaults = broker.subjects.defaults
+        self._known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+
+    def of(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        key = frozenset(configs.items())
+        if key not in self._known:
+            self._known[key] = [
+                CreatableTopicConfigs(
+                    name=row.name,
+                    value=row.value,
+                    read_only=row.read_only,
+                    config_source=row.source,
+                )
+                for row in describe(configs, self._defaults)
+            ]
+        return self._known[key]

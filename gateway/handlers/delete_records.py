@@ -17,6 +17,7 @@ import trio
 
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers.lookup import find_partition
+from gateway.turns import Turn
 from gateway.wire import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -59,16 +60,15 @@ def _refuse(request: DeleteRecordsRequest, code: int, message: str) -> DeleteRec
 )
 async def delete_records(session: Session, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     broker = session.broker
-    topics = [
-        DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[
-                _delete(broker, topic.name, asked.partition_index, asked.offset)
-                for asked in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+    topics = []
+    turn = Turn()
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            partitions.append(_delete(broker, topic.name, asked.partition_index, asked.offset))
+            if turn.over:
+                await turn.give_way()
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     with trio.CancelScope(shield=True):
         await broker.log.wait_synced()
     return DeleteRecordsResponse(topics=topics)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers.lookup import find_subject
+from gateway.turns import Turn
 from gateway.wire import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -55,7 +56,10 @@ def _failed(topic: DeleteTopicState, code: int, message: str) -> DeletableTopicR
 async def delete_topics(session: Session, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     broker = session.broker
     found: list[tuple[DeleteTopicState, Subject | Refused]] = []
+    turn = Turn()
     for topic in _asked(request):
+        if turn.over:
+            await turn.give_way()
         try:
             found.append((topic, _find(broker, topic)))
         except Refused as refused:

@@ -21,6 +21,7 @@ from gateway.dispatch import handles
 from gateway.group_views import DEAD, assignment, explained, protocol, protocol_type
 from gateway.groups.protocol import unpack
 from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
+from gateway.turns import Turn
 from gateway.wire import (
     DescribedGroup,
     DescribedGroupMember,
@@ -49,8 +50,15 @@ def _refuse(request: DescribeGroupsRequest, code: int, message: str) -> Describe
     versions=range(7),
     refuse=_refuse,
 )
-def describe_groups(session: Session, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    described = [_describe(session.broker, name) for name in request.groups]
+async def describe_groups(
+    session: Session, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    described = []
+    turn = Turn()
+    for name in dict.fromkeys(request.groups):
+        described.append(_describe(session.broker, name))
+        if turn.over:
+            await turn.give_way()
     allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     for group in described:
         group.authorized_operations = allowed

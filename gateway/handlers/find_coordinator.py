@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.dispatch import handles
+from gateway.turns import Turn
 from gateway.wire import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from gateway.wire.codes import ErrorCode
 
@@ -50,7 +51,9 @@ def _refuse_each(
     versions=range(7),
     refuse=_refuse,
 )
-def find_coordinator(session: Session, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def find_coordinator(
+    session: Session, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
     refusal = _refusal(request.key_type)
     node_id, endpoint = session.broker.node_id, session.endpoint
     if session.version < 4:  # an empty key looks like no key at all
@@ -59,12 +62,13 @@ def find_coordinator(session: Session, request: FindCoordinatorRequest) -> FindC
         return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
     if refusal is not None:
         return _refuse_each(request, *refusal)
-    return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
-            for key in request.coordinator_keys
-        ]
-    )
+    found = []
+    turn = Turn()
+    for key in request.coordinator_keys:
+        found.append(Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port))
+        if turn.over:
+            await turn.give_way()
+    return FindCoordinatorResponse(coordinators=found)
 
 
 def _refusal(key_type: int) -> tuple[int, str] | None:

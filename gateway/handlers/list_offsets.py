@@ -30,6 +30,7 @@ from core.errors import StorageError
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
+from gateway.turns import Turn
 from gateway.wire import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -78,6 +79,7 @@ async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOff
     broker = session.broker
     await _wait_for_sync(broker, request)
     topics = []
+    turn = Turn()
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
@@ -90,6 +92,8 @@ async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOff
             except ANSWERABLE as error:
                 answer.error_code = error.error_code
             partitions.append(answer)
+            if turn.over:
+                await turn.give_way()
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 

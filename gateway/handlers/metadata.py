@@ -31,6 +31,7 @@ from gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPE
 from gateway.handlers.lookup import find_subject
 from gateway.subjects import check_name
 from gateway.topic_table import topic_metadata
+from gateway.turns import Turn
 from gateway.wire import (
     Encoded,
     MetadataRequest,
@@ -103,7 +104,13 @@ async def _named(
             # Two clients may ask for the same new topic: it was made, and that is what counts.
             and error.error_code != ErrorCode.TOPIC_ALREADY_EXISTS
         }
-    return [_topic(broker, topic, failures, operations) for topic in asked]
+    topics = []
+    turn = Turn()
+    for topic in asked:
+        topics.append(_topic(broker, topic, failures, operations))
+        if turn.over:
+            await turn.give_way()
+    return topics
 
 
 def _topic(

@@ -13,6 +13,7 @@ from core.delivery.actions import DROP
 from gateway.dispatch import Refused, handles
 from gateway.groups.protocol import LED
 from gateway.handlers.lookup import find_partition
+from gateway.turns import Turn
 from gateway.wire import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -34,6 +35,7 @@ async def offset_delete(session: Session, request: OffsetDeleteRequest) -> Offse
     group = _find(broker, request.group_id)
     dropped: set[int] = set()
     topics = []
+    turn = Turn()
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
@@ -45,6 +47,8 @@ async def offset_delete(session: Session, request: OffsetDeleteRequest) -> Offse
             except Refused as refused:
                 answer.error_code = refused.error_code
             partitions.append(answer)
+            if turn.over:
+                await turn.give_way()
         topics.append(OffsetDeleteResponseTopic(topic.name, partitions))
     known = sorted(dropped & group.progress.keys())
     if known:

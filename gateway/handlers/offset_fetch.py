@@ -15,10 +15,11 @@ clients differ in where they look. Version 8 is another layout, so this handler 
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import KumquatError
 from gateway.dispatch import handles
+from gateway.turns import Turn
 from gateway.wire import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -31,7 +32,7 @@ from gateway.wire import (
 from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gateway.dispatch import Session
     from gateway.groups.offsets import Position
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
         OffsetFetchRequestTopics,
     )
 
+T = TypeVar("T")
 NO_OFFSET = -1
+PARTITIONS_AT_A_TIME = 200
+MAX_POSITIONS = 100_000
+"""In one answer: a group may be asked for any number of times."""
 
 
 def _refuse(request: OffsetFetchRequest, code: int, message: str) -> OffsetFetchResponse:
@@ -74,46 +79,73 @@ def _failed(
     versions=range(1, 10),
     refuse=_refuse,
 )
-def offset_fetch(session: Session, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def offset_fetch(session: Session, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if session.version >= 8:
-        return OffsetFetchResponse(groups=[_group(session, group) for group in request.groups])
-    asked = _asked(request.topics)
-    positions = session.broker.coordinator.fetch_offsets(session, request.group_id, None, -1, asked)
-    topics = [
-        OffsetFetchResponseTopic(
-            name,
-            [
-                OffsetFetchResponsePartition(
-                    p.partition, p.offset, p.epoch, p.metadata, p.error_code
-                )
-                for p in found
-            ],
-        )
-        for name, found in groupby(positions, key=lambda p: p.topic)
-    ]
+        groups, count = [], 0
+        for asked in request.groups:
+            answer, size = await _group(session, asked, MAX_POSITIONS - count)
+            groups.append(answer)
+            count += size
+        return OffsetFetchResponse(groups=groups)
+    positions = await _positions(session, request.group_id, None, -1, _asked(request.topics))
+    topics = await _by_topic(positions, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
     return OffsetFetchResponse(topics=topics, error_code=_worst(positions))
 
 
-def _group(session: Session, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+async def _group(
+    session: Session, group: OffsetFetchRequestGroup, room: int
+) -> tuple[OffsetFetchResponseGroup, int]:
+    """The answer for a group, and how many positions are in it; an error if there are more than `room`."""
     try:
-        positions = session.broker.coordinator.fetch_offsets(
+        positions = await _positions(
             session, group.group_id, group.member_id, group.member_epoch, _asked(group.topics)
         )
     except KumquatError as error:
-        return OffsetFetchResponseGroup(group.group_id, [], error.error_code)
-    topics = [
-        OffsetFetchResponseTopics(
-            name,
-            [
-                OffsetFetchResponsePartitions(
-                    p.partition, p.offset, p.epoch, p.metadata, p.error_code
-                )
-                for p in found
-            ],
-        )
-        for name, found in groupby(positions, key=lambda p: p.topic)
-    ]
-    return OffsetFetchResponseGroup(group.group_id, topics, _worst(positions))
+        return OffsetFetchResponseGroup(group.group_id, [], error.error_code), 1
+    if len(positions) > room:
+        return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.INVALID_REQUEST), 1
+    topics = await _by_topic(positions, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+    answer = OffsetFetchResponseGroup(group.group_id, topics, _worst(positions))
+    return answer, len(positions) + 1
+
+
+async def _positions(
+    session: Session,
+    group_id: str,
+    member_id: str | None,
+    epoch: int,
+    asked: list[tuple[str, list[int]]] | None,
+) -> list[Position]:
+    def fetch(part: list[tuple[str, list[int]]] | None) -> list[Position]:
+        return session.broker.coordinator.fetch_offsets(session, group_id, member_id, epoch, part)
+
+    if not asked:
+        return fetch(asked)
+    found: list[Position] = []
+    turn = Turn()
+    for name, indexes in asked:
+        for start in range(0, len(indexes), PARTITIONS_AT_A_TIME):
+            found += fetch([(name, indexes[start : start + PARTITIONS_AT_A_TIME])])
+            if turn.over:
+                await turn.give_way()
+    return found
+
+
+async def _by_topic(
+    positions: Sequence[Position],
+    topic: Callable[[str, list[Any]], T],
+    partition: Callable[[int, int, int, str, int], Any],
+) -> list[T]:
+    topics: list[T] = []
+    turn = Turn()
+    for name, found in groupby(positions, key=lambda p: p.topic):
+        partitions = []
+        for p in found:
+            partitions.append(partition(p.partition, p.offset, p.epoch, p.metadata, p.error_code))
+            if turn.over:
+                await turn.give_way()
+        topics.append(topic(name, partitions))
+    return topics
 
 
 def _asked(

@@ -20,6 +20,7 @@ from core.delivery.progress import MAX_PULL, MAX_SLOT, pull_offset
 from gateway.dispatch import Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
+from gateway.turns import Turn
 from gateway.wire import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -58,18 +59,19 @@ def _refuse(
     versions=range(2, 5),
     refuse=_refuse,
 )
-def offset_for_leader_epoch(
+async def offset_for_leader_epoch(
     session: Session, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end(session.broker, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    turn = Turn()
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            partitions.append(_end(session.broker, topic.topic, asked))
+            if turn.over:
+                await turn.give_way()
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -205,7 +205,8 @@ class Served:
     def _threads_at_work(self) -> int:
         syncing = [log for log in (self.broker.log.log, self.broker.actions.log) if log._job]
         default = trio.to_thread.current_default_thread_limiter().borrowed_tokens
-        return len(syncing) + default + pools.at_work()
+        sql = self.broker.registry.thread.borrowed_tokens
+        return len(syncing) + default + sql + pools.at_work()
 
 
 def serve(check: Callable[[Served], Awaitable[None]], folder: Path, **options: Any) -> None:

@@ -22,6 +22,7 @@ import trio
 from crc32c import crc32c
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from core import pools
 from core.logs.options import LogOptions
 from core.logs.service import MessageService
 from core.logs.subject import Subject
@@ -99,7 +100,7 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 async def _pass_time(clock: MockClock) -> None:
     while True:
         await wait_all_tasks_blocked(0.0005)
-        threads = trio.to_thread.current_default_thread_limiter().borrowed_tokens
+        threads = trio.to_thread.current_default_thread_limiter().borrowed_tokens + pools.at_work()
         syncing = any(
             log.log.unsynced_bytes and not log.log.fenced and not disk.syncs_held
             for log, disk in _running

@@ -1,0 +1,77 @@
+"""One hostile client beside one innocent producer and consumer: what these notice, what the broker holds.
+
+Each kind of attack has a fresh broker. `bench/innocent.py` says what is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from bench import client, hostile, innocent, proc, topics
+from bench.scenario import Numbers, Run, Scenario, own
+
+FILLED_MEGABYTES = 60
+
+
+class _Memory(threading.Thread):
+    """The most that a process has been seen to have resident."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self._done = threading.Event()
+        self.most = 0
+
+    def run(self) -> None:
+        while not self._done.wait(0.02):
+            self.most = max(self.most, proc.resident_bytes(self._pid))
+
+    def stop(self) -> int:
+        self._done.set()
+        self.join()
+        return self.most
+
+
+def _beside(run: Run, kind: str | None) -> Numbers:
+    with run.column.broker() as broker:
+        topics.make(broker.port, ["innocent", "hostile"])
+        records = FILLED_MEGABYTES * 1000
+        client.run(client.Produce(broker.bootstrap, broker.pid, "hostile", records, 1000, "1"))
+        os.sync()
+        memory = _Memory(broker.pid)
+        memory.start()
+        seconds = run.scale.seconds
+        notice = innocent.start(innocent.Notice(broker.port, "innocent", seconds + 6))
+        time.sleep(2)  # for the innocent to begin
+        done = None
+        if kind is not None:
+            done = hostile.start(hostile.Attack(broker.port, kind, "hostile", seconds)).finish()
+        noticed = notice.finish()
+        resident = memory.stop() / 1e6
+    if noticed.missing:
+        raise RuntimeError(f"{noticed.missing} messages did not arrive")
+    numbers = {
+        "acked, p99 ms": noticed.acked_p99_ms,
+        "acked, max ms": noticed.acked_max_ms,
+        "read, p99 ms": noticed.read_p99_ms,
+        "read, max ms": noticed.read_max_ms,
+        "resident MB": resident,
+    }
+    if done is not None:
+        numbers |= {"hostile answers": done.requests, "hostile refused": done.closed}
+    return numbers
+
+
+def _scenario(kind: str | None) -> Scenario:
+    return Scenario(
+        f"hostile-{kind or 'nobody'}",
+        f"A producer and a consumer beside {'nobody' if kind is None else 'hostile ' + kind}",
+        lambda run: _beside(run, kind),
+        [own("read, p99 ms", at_most=50), own("resident MB", at_most=400)],
+        columns=("kumquat",),
+    )
+
+
+HOSTILE = [_scenario(kind) for kind in (None, *hostile.KINDS)]
