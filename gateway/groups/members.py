@@ -40,6 +40,8 @@ SESSION, REBALANCE, HOLD, PENDING, SILENCE = "session", "rebalance", "hold", "pe
 SILENCE_SECONDS = 1.0
 MAX_GROUP_ID = 32_767
 """Bytes: what fits into a string of the older protocol versions."""
+MAX_PREFIX = 255
+"""Characters of a client id in the member ids that are given: they must fit into a string."""
 BELIEVED_BEATS = 3
 
 logger = logging.getLogger(__name__)
@@ -79,7 +81,7 @@ def check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
 
 
 def new_member_id(prefix: str) -> str:
-    return f"{prefix}-{urlsafe_b64encode(secrets.token_bytes(15)).decode()}"
+    return f"{prefix[:MAX_PREFIX]}-{urlsafe_b64encode(secrets.token_bytes(15)).decode()}"
 
 
 class Members:

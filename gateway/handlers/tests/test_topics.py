@@ -320,3 +320,19 @@ def test_log_dirs_tell_the_size_of_each_topic_and_the_room_on_the_volume(tmp_pat
             assert [topic.name for topic in result.topics] == ["full"]
 
     serve(check, tmp_path)
+
+
+def test_a_text_that_quotes_a_long_name_is_cut(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        async with served.client("c" * 1000) as client:
+            for name in ("n" * 32_767, "é" * 16_383, "\n" * 32_767):
+                request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name, 4, None)])
+                for version in (0, 3):
+                    (result,) = (await client.call(request, version)).results
+                    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    assert result.name == name
+                    assert len(result.error_message.encode()) <= 4096
+                    assert result.error_message.startswith("there is no topic")
+                    assert result.error_message.endswith("…")
+
+    serve(check, tmp_path)
