@@ -7,9 +7,9 @@ What each version added:
   v5  flexible
   v6  a group that is not there is GROUP_ID_NOT_FOUND, with a message; before, it is Dead, without an error
 
-Where the broker assigns, each member is shown with what it holds now: members that share a subject all
-hold its one partition. Groups with KIP-848 members are shown too (Kafka does not find them here), since
-many admin clients know no other request.
+Where the broker assigns, each member is shown with what it holds now. Of the members that share a subject
+one is shown with its partition (group_views.py). Groups with KIP-848 members are shown too (Kafka does not
+find them here), since many admin clients know no other request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.dispatch import handles
-from gateway.group_views import DEAD, assignment, protocol, protocol_type
+from gateway.group_views import DEAD, assignment, fronts, protocol, protocol_type
 from gateway.groups.protocol import unpack
 from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
 from gateway.wire import (
@@ -31,6 +31,8 @@ from gateway.wire.codes import ErrorCode
 MISSING_FROM = 6
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from core.delivery.state import Member
     from gateway.broker import Broker
     from gateway.dispatch import Session
@@ -66,12 +68,13 @@ def _describe(broker: Broker, name: str) -> DescribedGroup:
     group = broker.coordinator.groups.by_name.get(name)
     if group is None:
         return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+    front = fronts(group)
     return DescribedGroup(
         group_id=name,
         group_state=broker.coordinator.state(group),
         protocol_type=protocol_type(group),
         protocol_data=protocol(group),
-        members=[_member(broker, member) for member in group.members.values()],
+        members=[_member(broker, member, front) for member in group.members.values()],
     )
 
 
@@ -79,12 +82,12 @@ def _failed(name: str, code: int, message: str) -> DescribedGroup:
     return DescribedGroup(code, message, group_id=name, group_state=DEAD)
 
 
-def _member(broker: Broker, member: Member) -> DescribedGroupMember:
+def _member(broker: Broker, member: Member, front: Mapping[int, str]) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.host,
         member_metadata=unpack(member.metadata),
-        member_assignment=assignment(broker, member),
+        member_assignment=assignment(broker, member, front),
     )
