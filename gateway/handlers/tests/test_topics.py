@@ -89,6 +89,8 @@ def assigned(*brokers: list[int], partitions: int = -1) -> CreatableTopic:
         (CreatableTopic("t", 0, 1), ErrorCode.INVALID_PARTITIONS),
         (CreatableTopic("t", -2, 1), ErrorCode.INVALID_PARTITIONS),
         (CreatableTopic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (CreatableTopic("t", 1, 17), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (CreatableTopic("t", 1, 9090), ErrorCode.INVALID_REPLICATION_FACTOR),
         (config("cleanup.policy", "compact"), ErrorCode.INVALID_CONFIG),
         (config("no.such.config", "1"), ErrorCode.INVALID_CONFIG),
         (config("retention.ms", "soon"), ErrorCode.INVALID_CONFIG),
