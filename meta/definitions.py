@@ -45,6 +45,7 @@ class ConfigSource(IntEnum):
     """Where a value comes from: the numbers of DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     GROUP_CONFIG = 8
