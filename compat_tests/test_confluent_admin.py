@@ -25,6 +25,7 @@ from compat_tests.support import DEADLINE, T0, eventually
 from compat_tests.test_confluent import consumer, fill, producer, send, take, values
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
 T = TypeVar("T")
@@ -185,3 +186,21 @@ def test_offsets_are_listed_by_every_spec(admin: AdminClient, bootstrap: str, to
     assert listed(OffsetSpec.max_timestamp()) == (1, T0 + 30)
     assert listed(OffsetSpec.for_timestamp(T0 + 11)) == (1, T0 + 30)
     assert listed(OffsetSpec.for_timestamp(T0 + 31)) == (-1, -1)
+
+
+def test_a_replication_factor_that_no_cluster_has_is_refused(
+    admin: AdminClient, names: Callable[[], str]
+) -> None:
+    new = NewTopic(names(), num_partitions=1, replication_factor=9090)
+    assert refusal(admin.create_topics([new])).code() == KafkaError.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.parametrize("codec", ["producer", "gzip", "uncompressed"])
+def test_a_codec_for_a_topic_is_taken_and_shown(
+    bootstrap: str, admin: AdminClient, make_topic: Callable[..., str], codec: str
+) -> None:
+    name = make_topic(**{"compression.type": codec})
+    assert configs_of(admin, name)["compression.type"].value == codec
+    fill(bootstrap, name, 20, compression_type="lz4")
+    with consumer(bootstrap, name) as reader:
+        assert values(take(reader, 20)) == [str(number).encode() for number in range(20)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer
 from kafka.protocol.admin.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -18,7 +19,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from compat_tests.members.fixture import Members
 from compat_tests.support import eventually
-from compat_tests.wire import Wire
+from compat_tests.wire import Wire, batch, describe_topic, produce, produced
 from compat_tests.wire_groups import (
     ILLEGAL_GENERATION,
     UNKNOWN_MEMBER_ID,
@@ -31,6 +32,8 @@ from compat_tests.wire_groups import (
 
 if TYPE_CHECKING:
     from compat_tests.wire import Message
+
+INVALID_TOPIC = 17
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +131,33 @@ def test_an_empty_consumer_group_stays_one(
     eventually(lambda: listed(wire, group) == ("consumer", "Empty", "consumer"), "it is empty")
     assert delete(wire, group) == 0
     assert listed(wire, group) is None
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_offsets_topic_is_found_by_a_pattern(bootstrap: str, group: str, protocol: str) -> None:
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": protocol,
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+    )
+    reader.subscribe(["^__consumer_offset.*"])
+
+    def assigned() -> bool:
+        reader.poll(0.2)
+        return {part.topic for part in reader.assignment()} == {"__consumer_offsets"}
+
+    eventually(assigned, "the topic")
+    reader.close()
+
+
+def test_the_offsets_topic_is_internal(wire: Wire) -> None:
+    topic = describe_topic(wire, "__consumer_offsets")
+    assert (topic.error_code, topic.is_internal) == (0, True)
+    answer = produced(wire.call(produce("__consumer_offsets", batch(b"x")), 9))
+    assert answer.error_code == INVALID_TOPIC
 
 
 def test_a_negative_offset_is_stored(wire: Wire, topic: str, group: str) -> None:

@@ -2,17 +2,25 @@
 
 Type: `consumer` as soon as one member speaks KIP-848, else `classic`, as in Kafka; a group without members
 keeps the type and the protocol type of the last one. A group that never had any has no protocol type.
-A sharing member holds the subject's only partition, as do all the others that share it.
+
+Who shares a subject is shown without its partition, but for one: tools list a partition's lag once for
+each member that they are told has it, so the sum over the rows would be the lag times the members. It is
+shown with the member that the group's position waits for, the one that has leased the lowest message that
+is not acked: the row then names whom to look at. ConsumerGroupDescribe has room for both: there the target
+assignment shows what each member reads.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from gateway.groups.protocol import CONSUMER, KIP_848, LED, assignment_bytes, unpack
 
 if TYPE_CHECKING:
-    from core.delivery.state import Group, Member
+    from collections.abc import Mapping
+
+    from core.delivery.state import Group, Member, PullLog
     from core.logs.subject import Subject
     from gateway.broker import Broker
 
@@ -53,6 +61,18 @@ def explained(text: str, why: str) -> str:
     """How a group reads, and why not shared, where a client that is not known to share is the reason."""
     return f"{text} (exclusive: {why})" if why else text
 
+def fronts(group: Group) -> dict[int, str]:
+    """Subjects that are shared → the member with which the one partition is shown."""
+    return {
+        sid: min(progress.pull_logs.values(), key=_lowest).member_id
+        for sid, progress in group.progress.items()
+        if progress.shared and progress.pull_logs
+    }
+
+
+def _lowest(log: PullLog) -> tuple[float, int]:
+    return min((lease.first for lease in log.leases), default=inf), log.slot
+
 
 def held(broker: Broker, member: Member) -> list[Subject]:
     """The subjects that a member reads, by name."""
@@ -60,8 +80,17 @@ def held(broker: Broker, member: Member) -> list[Subject]:
     return sorted((by_id[sid] for sid in member.holds if sid in by_id), key=lambda s: s.name)
 
 
-def assignment(broker: Broker, member: Member) -> bytes:
-    """What a member was told to read, as classic members are told it."""
+def shown(broker: Broker, member: Member, fronts: Mapping[int, str]) -> list[Subject]:
+    """The subjects with which a member is listed: those that it shares only where it is in front."""
+    return [
+        subject
+        for subject in held(broker, member)
+        if not member.holds[subject.id] or fronts.get(subject.id) == member.id
+    ]
+
+
+def assignment(broker: Broker, member: Member, fronts: Mapping[int, str]) -> bytes:
+    """With what a member is listed, as classic members are told it."""
     if member.kind == LED:
         return unpack(member.assignment)
-    return assignment_bytes(subject.name for subject in held(broker, member))
+    return assignment_bytes(subject.name for subject in shown(broker, member, fronts))

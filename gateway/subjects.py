@@ -12,6 +12,10 @@ subjects that differ in none of them share the one object of defaults.
 
 Names are checked as Kafka does: 1 to 249 of the characters a-z A-Z 0-9 . _ - , and neither "." nor "..".
 Two names that differ only in '.' and '_' collide (their metrics would): the second is refused.
+
+`__consumer_offsets` is made when a client first asks for a group's coordinator, as in Kafka: tools and
+subscriptions by pattern expect it. It is marked as internal and stays empty, and nobody can write to it:
+offsets are in the action log.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import trio
 
 from core.logs.subject import SubjectConfig
 from gateway.dispatch import ANSWERABLE, Refused
-from gateway.topic_table import TopicTable
+from gateway.topic_table import INTERNAL, TopicTable
 from gateway.wire.codes import ErrorCode
 from meta.definitions import effective
 from meta.errors import MetaError, StoreError
@@ -71,6 +75,7 @@ class SubjectKeeper:
         self._look_alikes: dict[str, str] = {}
         self.before_created: Callable[[Subject], Awaitable[None]] = _nothing_to_prepare
         """Work that `on_created` needs and that must not be done on the event loop."""
+        self._told_of_internal = False
         self.on_created: Callable[[Subject], None] = lambda subject: None
         self.on_deleted: Callable[[Subject], None] = lambda subject: None
         self.count_pending: Callable[[Subject], Awaitable[int]] = _none_pending
@@ -141,6 +146,17 @@ class SubjectKeeper:
             self.on_created(subject)
         logger.info("topic %s created%s", name, f" with {dict(configs)}" if configs else "")
         return subject
+
+    async def make_internal(self) -> None:
+        """See to it that the topics are there that Kafka has for itself."""
+        for name in INTERNAL:
+            if name not in self._log.subjects.by_name:
+                try:
+                    await self.create(name, {})
+                except ANSWERABLE as error:
+                    if not self._told_of_internal:
+                        logger.warning("topic %s cannot be made: %s", name, error)
+                    self._told_of_internal = True
 
     async def delete(self, subject: Subject) -> None:
         """Delete a subject and all its messages, pending ones too; durable when it returns."""

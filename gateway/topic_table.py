@@ -18,6 +18,8 @@ from gateway.wire import Encoded, MetadataResponsePartition, MetadataResponseTop
 if TYPE_CHECKING:
     from core.logs.subject import Subject
 
+INTERNAL = frozenset({"__consumer_offsets"})
+"""Topics that are Kafka's own: see subjects.py."""
 CHUNK = 256
 FORMS_KEPT = 4
 
@@ -33,6 +35,7 @@ def topic_metadata(subject: Subject, node_id: int, operations: int) -> MetadataR
     return MetadataResponseTopic(
         name=subject.name,
         topic_id=subject.topic_id,
+        is_internal=subject.name in INTERNAL,
         partitions=[partition],
         topic_authorized_operations=operations,
     )

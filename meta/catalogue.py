@@ -4,15 +4,14 @@
 Three effects, and no fourth:
 - real: it does here what it does in Kafka.
 - stored: accepted, kept and shown, since everyday scripts set it, but nothing a client can see
-  follows from it (how files are cut, when they are flushed, what replicas that do not exist would
-  do).
+  follows from it (how files are cut, when they are flushed, how they are compressed, what replicas
+  that do not exist would do).
 - refused: some values promise what this broker does not do. `refusal` gives the reason for such a
   value, or None for a value that may be used. Accepting them in silence would be a lie that is
   found too late.
 
 Why these are refused: `cleanup.policy` other than delete (nothing is compacted, and something
-must delete); `compression.type` other than producer (batches are kept as they came, never
-recompressed); the bounds on message timestamps (timestamps are not compared with the clock);
+must delete); the bounds on message timestamps (timestamps are not compared with the clock);
 remote storage; dead letters by Kafka's switch; `retention.ms` beyond the broker's own (all
 subjects share segments, which go as a whole).
 
@@ -103,9 +102,9 @@ _DEFINITIONS = (
         _CODECS,
         "producer",
         "stored",
-        "How batches are compressed in the log: always as the producer sent them.",
+        "Taken and shown. Batches are kept and sent as the producer compressed them, whatever it says: "
+        "every reader can read every codec.",
         synonym="compression.type",
-        refusal=_only("producer", "batches are kept as they came and never compressed anew"),
     ),
     Definition(
         "compression.zstd.level",

@@ -15,7 +15,7 @@ takes the broker's), and `outdated` says so in words, for the log at start.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import IntEnum
 from types import MappingProxyType
@@ -45,6 +45,7 @@ class ConfigSource(IntEnum):
     """Where a value comes from: the numbers of DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     GROUP_CONFIG = 8
@@ -58,6 +59,10 @@ class SubjectDefaults:
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
+    rows: dict[str, "ConfigRow"] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Configs as they are shown where they are not set: most are, for most subjects, so they are kept."""
 
     def __post_init__(self) -> None:
         unknown = set(self.options) - _SYNONYMS
@@ -167,10 +172,18 @@ def describe(
 def _row(
     definition: Definition, configs: Mapping[str, str], defaults: SubjectDefaults
 ) -> ConfigRow:
+    usual = defaults.rows.get(definition.name)
+    if usual is None:
+        usual = defaults.rows[definition.name] = _usual_row(definition, defaults)
+    value = configs.get(definition.name)
+    if value is None:
+        return usual
+    own = Synonym(definition.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    return replace(usual, value=value, source=own.source, synonyms=(own, *usual.synonyms))
+
+
+def _usual_row(definition: Definition, defaults: SubjectDefaults) -> ConfigRow:
     synonyms = []
-    if definition.name in configs:
-        value = configs[definition.name]
-        synonyms.append(Synonym(definition.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
     name = definition.synonym or definition.name
     if definition.synonym and name in defaults.options:
         value = defaults.options[name]

@@ -18,7 +18,8 @@ Rules
   log and the registry have it; a crash in between leaves one of the two, and `reconcile` settles
   it at the next start: what only the log has is put back (with default configs, loudly), what
   only SQL has is dropped.
-- A group's configs belong to its name, whether or not the group exists.
+- A group's configs belong to its name, whether or not the group exists. The broker's own are kept
+  beside them, under a name that no group's configs can have: the empty one.
 - A row that does not fit its checksum (rows.py) is not used. `reconcile` tells it, with what was found,
   and stores instead what does the least harm while the true value is unknown (repair.py).
 - Validation is not here: see definitions.py and group_configs.py. A stored value that is no
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NAMES_SHOWN = 5
+_BROKER = ""
 _GROUP_DEFAULTS = effective_group({})
 
 
@@ -150,6 +152,13 @@ class Registry:
     async def alter_subject(self, subject_id: int, configs: Mapping[str, str | None]) -> None:
         """Sets the given configs; None takes one back to its default. The others stay."""
         await self._change(AlterSubject(subject_id, dict(configs)))
+
+    @property
+    def broker_configs(self) -> Mapping[str, str]:
+        return self.group_configs(_BROKER)
+
+    async def alter_broker(self, configs: Mapping[str, str | None]) -> None:
+        await self.alter_group(_BROKER, configs)
 
     async def alter_group(self, name: str, configs: Mapping[str, str | None]) -> None:
         await self._change(AlterGroup(name, dict(configs)))

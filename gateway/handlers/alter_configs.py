@@ -4,8 +4,8 @@ What each version added: flexible from 2 and from 1; nothing else a client sees.
 
 The older one replaces all configs of a resource by those given. The incremental one sets, deletes, or,
 for lists, appends to and subtracts from single ones. Both can only validate. A resource's configs change
-together or not at all, and are answered when they are durable. Resources are topics and groups; the
-broker's own options are read at its start and are refused here, with that reason.
+together or not at all, and are answered when they are durable. Resources are topics, groups and the broker;
+of its options those are taken that have no effect, the others are read at its start and refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.handlers.resources import Resource, check_broker, configured
+from gateway.handlers.resources import configured
 from gateway.turns import Turn
 from gateway.wire import (
     AlterConfigsRequest,
@@ -113,7 +113,7 @@ async def _alter(
         try:
             if times[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{name!r} is there more than once")
-            target = _target(broker, kind, name)
+            target = configured(broker, kind, name)
             if isinstance(resource, AlterConfigsResource):
                 changes = _replacing(target, resource)
             else:
@@ -125,16 +125,6 @@ async def _alter(
         else:
             outcomes.append(Outcome(ErrorCode.NONE, None, kind, name))
     return outcomes
-
-
-def _target(broker: Broker, kind: int, name: str) -> Configured:
-    if kind == Resource.BROKER:
-        check_broker(broker, name)
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            "the broker's options are read at its start and stay as they are",
-        )
-    return configured(broker, kind, name)
 
 
 def _replacing(target: Configured, resource: AlterConfigsResource) -> Changes:

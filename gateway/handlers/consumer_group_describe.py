@@ -4,10 +4,11 @@ What each version added:
   v1  whether a member speaks KIP-848 (1) or the classic protocol (0); both may be in one group
 
 A group without such members is answered GROUP_ID_NOT_FOUND: clients then ask DescribeGroups. An empty
-group is what its last member was. Members have epochs of their own; the group's is the highest. Target and
-present assignment are what a member holds: a change that is under way shows when it is done. In place of
-the assignor stands how the group's subjects are read: `exclusive`, `shared`, or both; and why they are not
-shared, if that is for a client that is not known to share (gateway/groups/sharers.py).
+group is what its last member was. Members have epochs of their own; the group's is the highest. The target
+assignment is what a member holds: a change that is under way shows when it is done. The present one is the
+same, but for subjects that are shared: their partition is shown with one member (group_views.py). In place
+of the assignor stands how the group's subjects are read: `exclusive`, `shared`, or both; and why they are
+not shared, if that is for a client that is not known to share (gateway/groups/sharers.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.dispatch import handles
-from gateway.group_views import explained, held, is_consumer_group, modes
+from gateway.group_views import explained, fronts, held, is_consumer_group, modes, shown
 from gateway.groups.protocol import KIP_848
 from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
 from gateway.turns import Turn
@@ -30,7 +31,10 @@ from gateway.wire import (
 from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from core.delivery.state import Member
+    from core.logs.subject import Subject
     from gateway.broker import Broker
     from gateway.dispatch import Session
 
@@ -77,18 +81,20 @@ def _describe(broker: Broker, name: str) -> DescribedConsumerGroup:
     if not is_consumer_group(group):
         message = f"group {name!r} has no member of the consumer protocol"
         return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, message)
+    front = fronts(group)
     return DescribedConsumerGroup(
         group_id=name,
         group_state=broker.coordinator.state(group),
         group_epoch=group.generation,
         assignment_epoch=group.generation,
         assignor_name=explained(modes(group), broker.coordinator.why_exclusive(group)),
-        members=[_member(broker, member) for member in group.members.values()],
+        members=[_member(broker, member, front) for member in group.members.values()],
     )
 
 
-def _member(broker: Broker, member: Member) -> DescribedConsumerGroupMember:
-    holds = [DescribedTopicPartitions(s.topic_id, s.name, [0]) for s in held(broker, member)]
+def _member(
+    broker: Broker, member: Member, front: Mapping[int, str]
+) -> DescribedConsumerGroupMember:
     return DescribedConsumerGroupMember(
         member_id=member.id,
         instance_id=member.instance_id,
@@ -97,7 +103,13 @@ def _member(broker: Broker, member: Member) -> DescribedConsumerGroupMember:
         client_host=member.host,
         subscribed_topic_names=sorted(member.subscription),
         subscribed_topic_regex=member.pattern,
-        assignment=DescribedAssignment(holds),
-        target_assignment=DescribedAssignment(holds),
+        assignment=_assignment(shown(broker, member, front)),
+        target_assignment=_assignment(held(broker, member)),
         member_type=int(member.kind == KIP_848),
+    )
+
+
+def _assignment(subjects: Iterable[Subject]) -> DescribedAssignment:
+    return DescribedAssignment(
+        [DescribedTopicPartitions(subject.topic_id, subject.name, [0]) for subject in subjects]
     )

@@ -9,10 +9,12 @@ What each version added:
   v7  topic id in the answer
 Ignored: the time-out.
 
-Any number of partitions and any replication factor is accepted, since everyday scripts give them; the
-answer says what there is: 1 and 1. A replica assignment is accepted if it names this broker only, since
-any other promises a place that there is not. Names, configs and repeated topics are checked as Kafka does.
-A topic is answered when it is durable (subjects.py).
+Any number of partitions and a replication factor of up to MAX_REPLICAS is accepted, since everyday scripts
+give them; the answer says what there is: 1 and 1. Kafka with one broker refuses a factor of 2, but a script
+that was written for a cluster of three is to run here as it is. A larger one is no cluster's, but a mistake
+(a port, a number of partitions), and is INVALID_REPLICATION_FACTOR. A replica assignment is accepted if it
+names this broker only, since any other promises a place that there is not. Names, configs and repeated
+topics are checked as Kafka does. A topic is answered when it is durable (subjects.py).
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from gateway.wire import CreatableTopic, CreatableTopicConfig
 
 DEFAULT = -1
+MAX_REPLICAS = 16
 
 
 def _refuse(request: CreateTopicsRequest, code: int, message: str) -> CreateTopicsResponse:
@@ -106,10 +109,10 @@ def _check(broker: Broker, topic: CreatableTopic) -> Mapping[str, str]:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS, f"{topic.num_partitions} is no number of partitions"
         )
-    elif topic.replication_factor != DEFAULT and topic.replication_factor < 1:
+    elif topic.replication_factor != DEFAULT and not 1 <= topic.replication_factor <= MAX_REPLICAS:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{topic.replication_factor} is no number of replicas",
+            f"a replication factor is from 1 to {MAX_REPLICAS}, not {topic.replication_factor}",
         )
     return {config.name: _check_config(broker, config) for config in topic.configs}
 

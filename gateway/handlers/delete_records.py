@@ -17,6 +17,7 @@ import trio
 
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers.lookup import find_partition
+from gateway.topic_table import INTERNAL
 from gateway.turns import Turn
 from gateway.wire import (
     DeleteRecordsPartitionResult,
@@ -77,6 +78,8 @@ async def delete_records(session: Session, request: DeleteRecordsRequest) -> Del
 def _delete(broker: Broker, name: str, partition: int, offset: int) -> DeleteRecordsPartitionResult:
     try:
         subject = find_partition(broker, name, partition)
+        if subject.name in INTERNAL:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is internal")
         if offset == HIGH_WATERMARK:
             offset = subject.high_watermark
         if not 0 <= offset <= subject.high_watermark:

@@ -6,9 +6,9 @@ What each version added:
   v3  type and documentation
   v4  flexible
 
-BROKER shows the options that the broker was started with; a broker with no name stands for the cluster's
-dynamic defaults, of which there are none. Other resources are refused with the reason. A resource that is
-named twice is shown once.
+BROKER shows the options that the broker was started with, and those that were set since (they have no
+effect: meta/broker_configs.py); a broker with no name, the latter alone. Other resources are refused with
+the reason. A resource that is named twice is shown once.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ from gateway.wire import (
     Encoded,
 )
 from gateway.wire.codes import ErrorCode
+from meta.broker_configs import describe_broker
 from meta.definitions import ConfigSource
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gateway.broker import Broker
     from gateway.dispatch import Session
     from gateway.wire import DescribeConfigsResource
+    from meta.definitions import ConfigRow
 
 MAX_ANSWER = 32 << 20
 
@@ -104,8 +108,12 @@ def _configs(
     kind, name, wanted = resource.resource_type, resource.resource_name, resource.configuration_keys
     if kind == Resource.BROKER:
         check_broker(broker, name)
-        return _broker_options(broker, wanted) if name else []
-    rows = configured(broker, kind, name).describe(wanted)
+        options = _broker_options(broker, wanted) if name else []
+        return options + _shown(describe_broker(broker.registry.broker_configs, wanted))
+    return _shown(configured(broker, kind, name).describe(wanted))
+
+
+def _shown(rows: Iterable[ConfigRow]) -> list[DescribeConfigsResourceResult]:
     return [
         DescribeConfigsResourceResult(
             name=row.name,

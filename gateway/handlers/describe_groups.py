@@ -7,10 +7,10 @@ What each version added:
   v5  flexible
   v6  a group that is not there is GROUP_ID_NOT_FOUND, with a message; before, it is Dead, without an error
 
-Where the broker assigns, each member is shown with what it holds now: members that share a subject all
-hold its one partition. Groups with KIP-848 members are shown too (Kafka does not find them here), since
-many admin clients know no other request. Behind the assignor's name stands why a group does not share, if
-that is for a client that is not known to (gateway/groups/sharers.py).
+Where the broker assigns, each member is shown with what it holds now. Of the members that share a subject
+one is shown with its partition (group_views.py). Groups with KIP-848 members are shown too (Kafka does not
+find them here), since many admin clients know no other request. Behind the assignor's name stands why a
+group does not share, if that is for a client that is not known to (gateway/groups/sharers.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.dispatch import handles
-from gateway.group_views import DEAD, assignment, explained, protocol, protocol_type
+from gateway.group_views import DEAD, assignment, explained, fronts, protocol, protocol_type
 from gateway.groups.protocol import unpack
 from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
 from gateway.turns import Turn
@@ -33,6 +33,8 @@ from gateway.wire.codes import ErrorCode
 MISSING_FROM = 6
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from core.delivery.state import Member
     from gateway.broker import Broker
     from gateway.dispatch import Session
@@ -75,12 +77,13 @@ def _describe(broker: Broker, name: str) -> DescribedGroup:
     group = broker.coordinator.groups.by_name.get(name)
     if group is None:
         return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+    front = fronts(group)
     return DescribedGroup(
         group_id=name,
         group_state=broker.coordinator.state(group),
         protocol_type=protocol_type(group),
         protocol_data=explained(protocol(group), broker.coordinator.why_exclusive(group)),
-        members=[_member(broker, member) for member in group.members.values()],
+        members=[_member(broker, member, front) for member in group.members.values()],
     )
 
 
@@ -88,12 +91,12 @@ def _failed(name: str, code: int, message: str) -> DescribedGroup:
     return DescribedGroup(code, message, group_id=name, group_state=DEAD)
 
 
-def _member(broker: Broker, member: Member) -> DescribedGroupMember:
+def _member(broker: Broker, member: Member, front: Mapping[int, str]) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.host,
         member_metadata=unpack(member.metadata),
-        member_assignment=assignment(broker, member),
+        member_assignment=assignment(broker, member, front),
     )

@@ -55,6 +55,8 @@ async def find_coordinator(
     session: Session, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     refusal = _refusal(request.key_type)
+    if refusal is None:
+        await session.broker.subjects.make_internal()
     node_id, endpoint = session.broker.node_id, session.endpoint
     if session.version < 4:  # an empty key looks like no key at all
         if refusal is not None:

@@ -33,6 +33,7 @@ from core.errors import InvalidRecord, MustOpen, UnsupportedCompression
 from core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
 from gateway.dispatch import ANSWERABLE, Disconnect, Refused, handles
 from gateway.handlers.produce_mould import ALL, ZSTD_SINCE, make_mould
+from gateway.topic_table import INTERNAL
 from gateway.wire import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -94,7 +95,12 @@ def produce(session: Session, request: ProduceRequest) -> Staged | Opening:
         subject = by_name.get(topic.name) or log.subjects.by_topic_id.get(topic.topic_id)
         for partition in topic.partition_data:
             try:
-                if subject is None or partition.index or partition.records is None:
+                if (
+                    subject is None
+                    or partition.index
+                    or partition.records is None
+                    or subject.name in INTERNAL
+                ):
                     raise _missing(topic, partition, subject)
                 if session.version < ZSTD_SINCE:
                     _check_codec(partition.records)
@@ -154,6 +160,8 @@ async def _write(
 ) -> Appended:
     if subject is None or subject.deleted or partition.index or partition.records is None:
         raise _missing(topic, partition, subject)
+    if subject.name in INTERNAL:
+        raise _missing(topic, partition, subject)
     if session.version < ZSTD_SINCE:
         _check_codec(partition.records)
     log = session.broker.log
@@ -203,5 +211,10 @@ def _missing(
         return Refused(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"topic {subject.name!r} has partition 0 only, not {partition.index}",
+        )
+    if subject.name in INTERNAL:
+        return Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {subject.name!r} is internal: it is not written to",
         )
     return InvalidRecord("no records")

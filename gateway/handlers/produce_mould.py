@@ -22,6 +22,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from core.errors import KumquatError
+from gateway.topic_table import INTERNAL
 from gateway.wire import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -64,7 +65,7 @@ def make_mould(
     name, topic_id = topics[0].name, topics[0].topic_id
     subject = log.subjects.by_name.get(name) or log.subjects.by_topic_id.get(topic_id)
     (partition,) = topics[0].partition_data
-    if subject is None or partition.index or not partition.records:
+    if subject is None or partition.index or not partition.records or subject.name in INTERNAL:
         return None
     buffers = ProduceRequest.encode(request, route.version)
     if b"".join(buffers) != frame[start:].tobytes():

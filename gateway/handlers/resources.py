@@ -2,7 +2,7 @@
 
 Topics and groups have configs that can be changed; `Configured` is what the two have in common. A group's
 belong to its name, whether or not the group exists; with them is shown how many messages it has missed.
-The broker's options can only be shown.
+The broker's options can only be shown, but for those that have no effect (meta/broker_configs.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ from gateway.dispatch import Refused
 from gateway.handlers.lookup import find_subject
 from gateway.subjects import check_name
 from gateway.wire.codes import ErrorCode
-from meta.definitions import DEFINITIONS, ConfigRow, ConfigSource, Synonym, describe, validate
+from meta.broker_configs import DOC, STORED, describe_broker, validate_broker
+from meta.definitions import (
+    DEFINITIONS,
+    ConfigRow,
+    ConfigSource,
+    Definition,
+    Synonym,
+    describe,
+    validate,
+)
+from meta.errors import ConfigError
 from meta.group_configs import GROUP_DEFINITIONS, MODE, describe_group, validate_group
 from meta.values import ConfigType
 
@@ -26,9 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from gateway.broker import Broker
-    from meta.definitions import Definition
 
 MAX_GROUP_NAME = 255
+_BROKER_DEFINITIONS = {
+    name: Definition(name, kind, "", "stored", DOC) for name, kind in STORED.items()
+}
 EXPIRED = "expired.messages"
 
 logger = logging.getLogger(__name__)
@@ -59,11 +71,13 @@ class Configured:
 
 
 def configured(broker: Broker, kind: int, name: str) -> Configured:
-    """What a TOPIC or GROUP resource names. Raises Refused."""
+    """What a TOPIC, GROUP or BROKER resource names. Raises Refused."""
     if kind == Resource.TOPIC:
         return _topic(broker, name)
     if kind == Resource.GROUP:
         return _group(broker, name)
+    if kind == Resource.BROKER:
+        return _broker(broker, name)
     raise unsupported(kind)
 
 
@@ -113,6 +127,27 @@ def _group(broker: Broker, name: str) -> Configured:
         validate_group,
         describe,
         alter,
+    )
+
+
+def _broker(broker: Broker, name: str) -> Configured:
+    check_broker(broker, name)
+    configs = broker.registry.broker_configs
+
+    def validate(config: str, value: str) -> None:
+        try:
+            validate_broker(config, value)
+        except ConfigError as error:
+            code = ErrorCode.INVALID_CONFIG if config in STORED else ErrorCode.INVALID_REQUEST
+            raise Refused(code, str(error)) from error
+
+    async def alter(changes: Mapping[str, str | None]) -> None:
+        with trio.CancelScope(shield=True):
+            await broker.registry.alter_broker(changes)
+        logger.info("configs of the broker, without effect: %s", dict(changes))
+
+    return Configured(
+        configs, _BROKER_DEFINITIONS, validate, lambda names: describe_broker(configs, names), alter
     )
 
 

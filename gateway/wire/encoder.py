@@ -8,7 +8,8 @@ and then the caller's own buffers follow as they are, ready for one scatter-gath
   ("B" when it takes one byte, and "x" for a tag section that is always empty);
 - an array may be given as `Encoded`: elements that were encoded before, for this same version. They may
   be many megabytes, and are not copied either;
-- a value that the version has no field for must be the default, unless the field is ignorable.
+- a value that the version has no field for must be the default, unless the field is ignorable;
+- an error message is cut where it is longer than anybody reads: it may quote names of any length.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gateway.wire.declare import Field
+
+FREE_TEXT = "error_message"
+"""How the names of fields end that are written for people."""
+MAX_TEXT = 4096
+"""Bytes."""
 
 
 class Encoded:
@@ -62,6 +68,11 @@ def differs(field: Field, expression: str) -> str:
     return f"{expression} != {default!r}"
 
 
+def cut_text(text: bytes) -> bytes:
+    """The beginning of a text that is too long."""
+    return text[: MAX_TEXT - 3].decode(errors="ignore").encode() + "…".encode()
+
+
 class Encoder:
     """Emits the code; `pending` are the fixed-size items written by the next pack."""
 
@@ -69,7 +80,7 @@ class Encoder:
         self.root = root
         self.out = Source(title, "def encode(m):")
         self.pending: list[tuple[str, str, str]] = []
-        for value in (uvarint, pack, WireError, Encoded):
+        for value in (uvarint, pack, cut_text, WireError, Encoded):
             self.out.constant(value.__name__, value)
         self.out.constant("ONE_BYTE", ONE_BYTE)
         self.out.constant("ZERO_UUID", ZERO_UUID)
@@ -186,6 +197,9 @@ class Encoder:
         out.line(f"{s} = {expression}")
         with self.null_apart(node, s):
             out.line(f"{s} = {s}.encode()")
+            if out.path[-1].endswith(FREE_TEXT):
+                with out.block(f"if len({s}) > {MAX_TEXT}:"):
+                    out.line(f"{s} = cut_text({s})")
             out.line(f"{n} = len({s}){' + 1' if node.compact else ''}")
             if node.compact:
                 with out.block(f"if {n} > {MAX_STRING + 1}:"):

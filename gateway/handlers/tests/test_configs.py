@@ -134,6 +134,31 @@ def test_the_brokers_own_options_cannot_be_changed(tmp_path: Path) -> None:
     serve(check, tmp_path)
 
 
+def test_options_without_effect_are_taken_and_shown(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        async with served.client() as client:
+            for name, value in (("num.io.threads", "4"), ("log.cleaner.threads", "2")):
+                assert (
+                    await alter_resource(client, BROKER, "1", (name, SET, value))
+                ).error_code == 0
+            wrong = await alter_resource(client, BROKER, "", ("num.io.threads", SET, "many"))
+            assert wrong.error_code == ErrorCode.INVALID_CONFIG
+            gone = await alter_resource(client, BROKER, "", ("log.cleaner.threads", DELETE, None))
+            assert gone.error_code == 0
+        await after(served)
+
+    async def after(served: Served) -> None:
+        async with served.client() as client:
+            (only,) = (await describe(client, BROKER, "", include_synonyms=True)).configs
+            assert (only.name, only.value, only.read_only) == ("num.io.threads", "4", False)
+            assert (only.config_source, len(only.synonyms)) == (3, 1)
+            result = await describe(client, BROKER, "1", ["num.io.threads", "node.id"])
+            assert {config.name for config in result.configs} == {"num.io.threads", "node.id"}
+
+    serve(check, tmp_path)
+    serve(after, tmp_path)
+
+
 def test_single_configs_are_set_and_deleted_and_take_effect_at_once(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t", **{"retention.ms": "1000"})

@@ -10,7 +10,7 @@ import trio
 
 from gateway.dispatch import dispatch
 from gateway.options import Listener
-from gateway.tests.harness import Served, serve
+from gateway.tests.harness import Served, produce, serve
 from gateway.topic_table import CHUNK
 from gateway.wire import (
     ApiVersionsRequest,
@@ -298,3 +298,26 @@ def test_keys_that_librdkafka_takes_features_from_are_advertised() -> None:
         advertised = dispatch.apis[key].advertised
         assert advertised.start <= low
         assert high in advertised
+
+
+def test_the_offsets_topic_is_internal_and_cannot_be_written(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        name = "__consumer_offsets"
+        async with served.client() as client:
+            assert not (await client.call(MetadataRequest(topics=None), 12)).topics
+            found = await client.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+            assert found.coordinators[0].error_code == 0
+            (topic,) = (await client.call(MetadataRequest(topics=None), 12)).topics
+            assert (topic.name, topic.is_internal, len(topic.partitions)) == (name, True, 1)
+            for _ in range(3):
+                answer = await client.call(produce(name, b"x"), 9)
+                partition = answer.responses[0].partition_responses[0]
+                assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            await served.create("mine")
+            topics = (await client.call(MetadataRequest(topics=None), 12)).topics
+            assert {topic.name: topic.is_internal for topic in topics} == {
+                name: True,
+                "mine": False,
+            }
+
+    serve(check, tmp_path)

@@ -89,6 +89,8 @@ def assigned(*brokers: list[int], partitions: int = -1) -> CreatableTopic:
         (CreatableTopic("t", 0, 1), ErrorCode.INVALID_PARTITIONS),
         (CreatableTopic("t", -2, 1), ErrorCode.INVALID_PARTITIONS),
         (CreatableTopic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (CreatableTopic("t", 1, 17), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (CreatableTopic("t", 1, 9090), ErrorCode.INVALID_REPLICATION_FACTOR),
         (config("cleanup.policy", "compact"), ErrorCode.INVALID_CONFIG),
         (config("no.such.config", "1"), ErrorCode.INVALID_CONFIG),
         (config("retention.ms", "soon"), ErrorCode.INVALID_CONFIG),
@@ -318,5 +320,21 @@ def test_log_dirs_tell_the_size_of_each_topic_and_the_room_on_the_volume(tmp_pat
             some = [DescribableLogDirTopic("full", [0]), DescribableLogDirTopic("nowhere", [0])]
             (result,) = (await client.call(DescribeLogDirsRequest(topics=some), 4)).results
             assert [topic.name for topic in result.topics] == ["full"]
+
+    serve(check, tmp_path)
+
+
+def test_a_text_that_quotes_a_long_name_is_cut(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        async with served.client("c" * 1000) as client:
+            for name in ("n" * 32_767, "é" * 16_383, "\n" * 32_767):
+                request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name, 4, None)])
+                for version in (0, 3):
+                    (result,) = (await client.call(request, version)).results
+                    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    assert result.name == name
+                    assert len(result.error_message.encode()) <= 4096
+                    assert result.error_message.startswith("there is no topic")
+                    assert result.error_message.endswith("…")
 
     serve(check, tmp_path)
