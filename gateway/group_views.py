@@ -61,6 +61,7 @@ def explained(text: str, why: str) -> str:
     """How a group reads, and why not shared, where a client that is not known to share is the reason."""
     return f"{text} (exclusive: {why})" if why else text
 
+
 def fronts(group: Group) -> dict[int, str]:
     """Subjects that are shared → the member with which the one partition is shown."""
     return {
