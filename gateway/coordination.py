@@ -331,10 +331,9 @@ class Coordination:
 
 
 def _caller(session: Session) -> Caller:
-    host = session.peer.rpartition(":")[0].strip("[]")
     return Caller(
         session.client_id or "",
-        f"/{host}",
+        f"/{session.host}",
         session.members,
         session.software,
         session.software_version,

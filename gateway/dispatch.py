@@ -80,6 +80,13 @@ class Session:
     """The version of its ApiVersions request; -1: none has come."""
     members: dict[str, str] = field(default_factory=dict)
     """Group → the member that this connection last spoke for: see gateway/groups/offsets.py."""
+    asked_earliest: int = -1
+    """The subject whose earliest offset it asked for last: see gateway/askers.py."""
+    closed: bool = False
+
+    @property
+    def host(self) -> str:
+        return self.peer.rpartition(":")[0].strip("[]")
 
 
 Staged = tuple[Any, int]

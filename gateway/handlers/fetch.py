@@ -42,7 +42,6 @@ from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from core.logs.subject import Subject
-    from gateway.broker import Broker
     from gateway.counter import Waiter
     from gateway.dispatch import Session
     from gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
@@ -87,7 +86,7 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
     deadline = trio.current_time() + max_wait
     read: dict[int, _Read] = {}
     while True:
-        answer = _Answer(broker, request, read)
+        answer = _Answer(session, request, read)
         await answer.read()
         if answer.size >= request.min_bytes or answer.complete:
             break
@@ -117,8 +116,9 @@ class _Read:
 class _Answer:
     """One pass over all that a Fetch asks for."""
 
-    def __init__(self, broker: Broker, request: FetchRequest, read: dict[int, _Read]) -> None:
-        self._broker = broker
+    def __init__(self, session: Session, request: FetchRequest, read: dict[int, _Read]) -> None:
+        self._session = session
+        self._broker = broker = session.broker
         self._request = request
         self._read = read
         """By the place of the partition in the request."""
@@ -182,9 +182,9 @@ class _Answer:
 
     async def _read_shared(self, subject: Subject, partition: FetchPartition) -> PartitionData:
         limit = min(partition.partition_max_bytes, self._room - self.size)
-        shared = await self._broker.sharing.read(
-            subject, partition.fetch_offset, limit, self.size == 0
-        )
+        sharing, offset = self._broker.sharing, partition.fetch_offset
+        sharing.note_reader(subject, offset, self._session)
+        shared = await sharing.read(subject, offset, limit, self.size == 0)
         self.size += shared.size
         if shared.size:
             self._handed_out = True
