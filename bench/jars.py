@@ -54,7 +54,7 @@ def java() -> str:
 
 def resolve(name: str, *dependencies: tuple[str, str, str]) -> list[Path]:
     folder = CACHE / "jars" / f"{name}-{dependencies[0][2]}"
-    with _locked(CACHE / "jars.lock"):
+    with locked(CACHE / "jars.lock"):
         if not folder.is_dir():
             _download(folder, dependencies)
     return sorted(folder.glob("*.jar"))
@@ -87,7 +87,7 @@ def _ivy_jar() -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

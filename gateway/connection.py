@@ -141,6 +141,7 @@ class Connection:
                 with trio.move_on_after(LINGER_SECONDS):
                     await self._answers.wait_sent()
         finally:
+            self.session.closed = True
             self._answers.close()
             self._release()
             trio.lowlevel.notify_closing(self._sock)

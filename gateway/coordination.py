@@ -398,10 +398,9 @@ def _parts(topics: list[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommit
 
 
 def _caller(session: Session) -> Caller:
-    host = session.peer.rpartition(":")[0].strip("[]")
     return Caller(
         (session.client_id or "")[:MAX_CLIENT_ID],
-        f"/{host}",
+        f"/{session.host}",
         session.members,
         session.software,
         session.software_version,

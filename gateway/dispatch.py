@@ -85,6 +85,9 @@ class Session:
     """The version of its ApiVersions request; -1: none has come."""
     members: dict[str, str] = field(default_factory=dict)
     """Group → the member that this connection last spoke for: see gateway/groups/offsets.py."""
+    asked_earliest: int = -1
+    """The subject whose earliest offset it asked for last: see gateway/askers.py."""
+    closed: bool = False
     account: Account = field(default_factory=lambda: Account(Memory(UNLIMITED)))
     """What answers are charged to."""
     hurried: bool = False
@@ -112,6 +115,10 @@ class Session:
         self.hurried = True
         if self.poll is not None:
             self.poll.cancel()
+
+    @property
+    def host(self) -> str:
+        return self.peer.rpartition(":")[0].strip("[]")
 
 
 Staged = tuple[Any, int]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from core.logs.service import MessageService
     from core.logs.subject import Subject
     from gateway.coordination import Coordination
+    from gateway.dispatch import Session
     from gateway.lease_reader import Lost
 
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
@@ -57,6 +58,13 @@ class Shared(NamedTuple):
     log_start: int
     waiter: Waiter | None = None
     """Where it may wait for more. None: nothing will come, it is to be held up all the same."""
+
+
+class Reading(NamedTuple):
+    """The connection that last fetched in a pull log, and when."""
+
+    session: Session
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,8 @@ class Sharing:
         self.policies = Policies(self._groups)
         self.reader = LeaseReader(log)
         self._counters: dict[tuple[int, int], Counter] = {}
+        self.readers: dict[tuple[int, int], Reading] = {}
+        """By subject and slot: see askers.py."""
         self.hand_outs = self.messages = self.expired = self.rebalances = 0
         self._served_again = self._fenced = self._lost = 0
         self._failing = False
@@ -121,6 +131,12 @@ class Sharing:
                 break
             leases = []
         return self._nothing(group, log, subject, offset, limit)
+
+    def note_reader(self, subject: Subject, offset: int, session: Session) -> None:
+        """A Fetch at this pull offset has come."""
+        slot, _ = split_offset(offset)
+        if slot in self._groups.slots.get(subject.id, NO_SLOTS):
+            self.readers[subject.id, slot] = Reading(session, trio.current_time())
 
     async def _finish(self, loading: Loading, group: Group, owner: tuple[Group, PullLog]) -> bool:
         """Read on with the help of threads; False when there is nothing to give: the pull log was taken
@@ -230,6 +246,8 @@ class Sharing:
                 counter = self._counters.get((action[1], action[2]))
                 if counter is not None:
                     counter.feed()
+            elif kind == actions.RELEASE:
+                self.readers.pop((action[2], action[3]), None)
             elif kind in (actions.UNSHARE, actions.DROP):
                 self._counters.pop((action[1], action[2]), None)
             elif kind == actions.FORGET:
@@ -237,6 +255,8 @@ class Sharing:
             elif kind == actions.GONE:
                 self._drop([key for key in self._counters if key[1] == action[1]])
                 self.reader.forget(action[1])
+                for key in [key for key in self.readers if key[0] == action[1]]:
+                    del self.readers[key]
 
     def _resume(self, group: Group, sid: int) -> None:
         """More may be handed out than before: something was released, or is no longer held back."""

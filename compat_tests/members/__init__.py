@@ -1,8 +1,8 @@
 """Members of consumer groups for the stories: stock clients in child processes, told what to do.
 
-A *host* is a child process (host.py for the Python clients, java/members/Host.java for Java's) in which any
-number of members live, each in a thread of its own. A host can be killed and frozen, with all in it.
-remote.py is the stories' side.
+A *host* is a child process in which any number of members live, each in a thread of its own: host.py for
+the Python clients, java/members/Host.java for Java's, go/ for sarama and kafka-go, node/ for KafkaJS. A
+host can be killed and frozen, with all in it. remote.py is the stories' side.
 
 Both sides speak lines of fields with tabs between them. To a host:
 

@@ -20,6 +20,7 @@ import pytest
 
 from bench.jars import SetupError, client_jars, java
 from compat_tests.members.remote import PYTHON, QUICK, Host, Member, named
+from compat_tests.toolchains import go_host, node_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,13 @@ VARIANTS = [
     "java-consumer",
 ]
 """`consumer` is the group protocol of KIP-848."""
+SARAMA = ["sarama-range", "sarama-roundrobin", "sarama-sticky"]
+KAFKA_GO = ["kafka_go-range", "kafka_go-roundrobin", "kafka_go-rack"]
+KAFKA_JS = ["kafkajs-default"]
+FRANZ = ["franz-range", "franz-roundrobin", "franz-sticky", "franz-cooperative"]
+"""These know no more than to run, to stop and to close."""
+LANGUAGES = {"java": "java", "sarama": "go", "kafka_go": "go", "franz": "go", "kafkajs": "node"}
+"""Of what is no Python client."""
 CLIENTS = ["kafka_python-range", "aiokafka-range", "confluent-range", "java-range"]
 """One of each, where the way of assigning is not the point."""
 
@@ -55,7 +63,8 @@ class Hosts:
         return self._shared[language]
 
     def new(self, language: str) -> Host:
-        return Host(self._java() if language == "java" else PYTHON)
+        commands = {"java": self._java, "go": go_host, "node": node_host}
+        return Host(commands[language]() if language in commands else PYTHON)
 
     def _java(self) -> list[str]:
         jars = ":".join(map(str, client_jars()))
@@ -112,7 +121,7 @@ class Members:
         **settings: object,
     ) -> tuple[Member, str]:
         """The same without waiting; with the number of the answer."""
-        language = "java" if variant.startswith("java") else "python"
+        language = LANGUAGES.get(variant.partition("-")[0], "python")
         host = self._hosts.new(language) if alone else self._hosts.shared(language)
         name = f"member-{next(self._numbers)}"
         what = {"pattern": pattern} if pattern is not None else {"topics": ",".join(topics)}

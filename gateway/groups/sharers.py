@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 UNNAMED = "unnamed"
 """What is stored of a client that neither names itself nor shows the signs of one on the list."""
 ROUND_ROBIN_ASSIGNER = "RoundRobinAssigner"
-AIOKAFKA, KAFKA_GO, KAFKA_JS = "aiokafka", "kafka-go", "KafkaJS"
+AIOKAFKA, KAFKA_GO, KAFKA_JS, SARAMA = "aiokafka", "kafka-go", "KafkaJS", "sarama"
 AIOKAFKA_ASSIGNORS = frozenset({"range", "roundrobin", "sticky"})
 
 
@@ -56,7 +56,13 @@ SHARERS = {
     "confluent-kafka-javascript": _LIBRDKAFKA,
     "kafka-python": Sharer("3.0.12"),
     AIOKAFKA: Sharer("0.14.0"),
+    "kgo": Sharer("1.22.2"),
+    SARAMA: Sharer("1.61.1", forgets=True),
+    KAFKA_GO: Sharer("0.4.51", forgets=True),
+    KAFKA_JS: Sharer("2.2.4"),
 }
+"""sarama and kafka-go compare what OffsetFetch says with ListOffsets: see gateway/askers.py. `kgo` is how
+franz-go calls itself."""
 
 
 def software_of(

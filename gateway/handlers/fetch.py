@@ -45,7 +45,6 @@ from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from core.logs.subject import Subject
-    from gateway.broker import Broker
     from gateway.counter import Waiter
     from gateway.dispatch import Session
     from gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
@@ -93,7 +92,7 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
     account = session.account
     wanted = min(request.max_bytes, broker.config.fetch_max_bytes)
     while True:
-        answer = _Answer(broker, request, read, wanted, account.grant(max(wanted, ONE_BATCH)))
+        answer = _Answer(session, request, read, wanted, account.grant(max(wanted, ONE_BATCH)))
         await answer.read()
         account.made(answer.size)
         if answer.starved and await _find_room(session):
@@ -136,13 +135,14 @@ class _Answer:
 
     def __init__(
         self,
-        broker: Broker,
+        session: Session,
         request: FetchRequest,
         read: dict[int, _Read],
         wanted: int,
         granted: int,
     ) -> None:
-        self._broker = broker
+        self._session = session
+        self._broker = session.broker
         self._request = request
         self._read = read
         """By the place of the partition in the request."""
@@ -214,9 +214,9 @@ class _Answer:
 
     async def _read_shared(self, subject: Subject, partition: FetchPartition) -> PartitionData:
         limit = min(partition.partition_max_bytes, self._room - self.size)
-        shared = await self._broker.sharing.read(
-            subject, partition.fetch_offset, limit, self.size == 0
-        )
+        sharing, offset = self._broker.sharing, partition.fetch_offset
+        sharing.note_reader(subject, offset, self._session)
+        shared = await sharing.read(subject, offset, limit, self.size == 0)
         self.size += shared.size
         if shared.size:
             self._handed_out = True

@@ -13,10 +13,13 @@ What each version added:
 A special timestamp in a version that does not know it, or that nobody knows, is UNSUPPORTED_VERSION, as in
 Kafka.
 
-Latest is the high watermark. By timestamp, the answer is the first record that is not older, exactly;
--1 when there is none. What was written when the request came counts: who has produced with acks=1 and asks
-for the end must find it behind its own message. So the answer waits for the sync that is under way, at most
-SYNC_SECONDS: a disk that is slower than that must not hold up everything on the connection.
+Latest is the high watermark. For a member that shares the subject, where it can be told from others, it is
+in its own space: see gateway/askers.py. There the version is a sign, so this handler looks at it. By
+timestamp, the answer is the first record that is not older, exactly; -1 when there is none.
+
+What was written when the request came counts: who has produced with acks=1 and asks for the end must find
+it behind its own message. So the answer waits for the sync that is under way, at most SYNC_SECONDS: a disk
+that is slower than that must not hold up everything on the connection.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from core.errors import StorageError
+from gateway.askers import own_latest
 from gateway.dispatch import ANSWERABLE, Refused, handles
 from gateway.handlers import leader_epoch
 from gateway.handlers.lookup import find_partition
@@ -41,7 +45,6 @@ from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from core.logs.subject import Subject
-    from gateway.broker import Broker
     from gateway.dispatch import Session
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -76,8 +79,7 @@ def _refuse(request: ListOffsetsRequest, code: int, message: str) -> ListOffsets
     refuse=_refuse,
 )
 async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    broker = session.broker
-    await _wait_for_sync(broker, request)
+    await _wait_for_sync(session.broker, request)
     topics = []
     turn = Turn()
     for topic in request.topics:
@@ -85,10 +87,10 @@ async def list_offsets(session: Session, request: ListOffsetsRequest) -> ListOff
         for asked in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             try:
-                subject = find_partition(broker, topic.name, asked.partition_index)
+                subject = find_partition(session.broker, topic.name, asked.partition_index)
                 leader_epoch.check(asked.current_leader_epoch)
                 _check_timestamp(asked.timestamp, session.version)
-                answer.timestamp, answer.offset = await _find(broker, subject, asked.timestamp)
+                answer.timestamp, answer.offset = await _find(session, subject, asked.timestamp)
             except ANSWERABLE as error:
                 answer.error_code = error.error_code
             partitions.append(answer)
@@ -119,11 +121,14 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         )
 
 
-async def _find(broker: Broker, subject: Subject, timestamp: int) -> tuple[int, int]:
+async def _find(session: Session, subject: Subject, timestamp: int) -> tuple[int, int]:
     """The timestamp and the offset of what is asked for."""
+    broker = session.broker
     if timestamp == LATEST:
-        return -1, subject.high_watermark
+        own = own_latest(session, subject)
+        return -1, subject.high_watermark if own is None else own
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        session.asked_earliest = subject.id
         return -1, subject.earliest
     if timestamp == LATEST_TIERED:
         return NOWHERE

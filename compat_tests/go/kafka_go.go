@@ -1,0 +1,73 @@
+// A member that is kafka-go. Settings of its own: out.of.range.error=true is its OffsetOutOfRangeError.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+var groupBalancers = map[string]kafka.GroupBalancer{
+	"range":      kafka.RangeGroupBalancer{},
+	"roundrobin": kafka.RoundRobinGroupBalancer{},
+	"rack":       kafka.RackAffinityGroupBalancer{Rack: "a"},
+}
+
+type kafkaGo struct {
+	member *member
+	reader *kafka.Reader
+	ended  chan struct{}
+}
+
+func newKafkaGo(m *member, balancer string, settings map[string]string) (client, error) {
+	start := kafka.FirstOffset
+	if settings["auto.offset.reset"] == "latest" {
+		start = kafka.LastOffset
+	}
+	config := kafka.ReaderConfig{
+		Brokers:               []string{settings["bootstrap.servers"]},
+		GroupID:               settings["group.id"],
+		GroupTopics:           strings.Split(settings["topics"], ","),
+		GroupBalancers:        []kafka.GroupBalancer{groupBalancers[balancer]},
+		HeartbeatInterval:     milliseconds(settings, "heartbeat.interval.ms", 3*time.Second),
+		SessionTimeout:        milliseconds(settings, "session.timeout.ms", 30*time.Second),
+		CommitInterval:        milliseconds(settings, "auto.commit.interval.ms", 100*time.Millisecond),
+		MaxWait:               milliseconds(settings, "fetch.max.wait.ms", 500*time.Millisecond),
+		StartOffset:           start,
+		OffsetOutOfRangeError: settings["out.of.range.error"] == "true",
+	}
+	if id := settings["client.id"]; id != "" {
+		config.Dialer = &kafka.Dialer{ClientID: id, Timeout: 10 * time.Second, DualStack: true}
+	}
+	c := &kafkaGo{m, kafka.NewReader(config), make(chan struct{})}
+	go c.consume()
+	return c, nil
+}
+
+func (c *kafkaGo) consume() {
+	defer close(c.ended)
+	for {
+		message, err := c.reader.FetchMessage(context.Background())
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			c.member.broken(err)
+			continue
+		}
+		c.member.handle(record{message.Topic, message.Offset, message.Time.UnixMilli(), string(message.Value)})
+		if err := c.reader.CommitMessages(context.Background(), message); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			c.member.broken(err)
+		}
+	}
+}
+
+func (c *kafkaGo) close() error {
+	err := c.reader.Close()
+	<-c.ended
+	return err
+}

@@ -1,0 +1,101 @@
+"""sarama, kafka-go, franz-go and KafkaJS in groups that share, at their own settings: nothing is to be set for it.
+
+sarama and kafka-go look whether the offset that they were given lies between the ends of the topic before
+they fetch: see gateway/askers.py. All members here have one client id and come from one address, as those
+of one program do.
+"""
+
+# The package is typed, but exports its admin names implicitly.
+# mypy: disable-error-code="attr-defined"
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from compat_tests.groups import PULL, admin, committed, everything, fill, lag
+from compat_tests.members.fixture import FRANZ, KAFKA_GO, KAFKA_JS, SARAMA, Members
+from compat_tests.members.remote import Member, wait
+from compat_tests.support import DEADLINE, eventually
+
+pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
+COUNT = 30_000
+OLD = 100
+STRICT = {"sarama": {"reset_invalid": False}, "kafka_go": {"out_of_range_error": True}}
+"""The client fails on an offset that it takes for invalid, where it would else reset or try again."""
+
+CASES = [
+    *((variant, False) for variant in (*SARAMA, *KAFKA_GO, *KAFKA_JS, *FRANZ)),
+    *((variant, True) for variant in (*SARAMA, *KAFKA_GO)),
+]
+
+
+def all_hold(bootstrap: str, group: str, topic: str, count: int) -> bool:
+    found = admin(bootstrap).describe_consumer_groups([group])[group].result(DEADLINE)
+    held = [{part.topic for part in m.assignment.topic_partitions} for m in found.members]
+    return held == [{topic}] * count
+
+
+def shares(member: Member) -> bool:
+    return any(record.offset >= PULL for record in member.records)
+
+
+def ends(bootstrap: str, topic: str) -> object:
+    """As others are told them, also with the members' client id and address."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends", "client.id": "app"})
+    try:
+        return reader.get_watermark_offsets(TopicPartition(topic, 0), DEADLINE)
+    finally:
+        reader.close()
+
+
+def assert_each_once(members: list[Member], begin: int, end: int) -> None:
+    given = everything(members)
+    assert given.keys() == {str(number) for number in range(begin, end)}, "not what was written"
+    assert given.total() == end - begin, "some came more than once"
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize(("variant", "strict"), CASES)
+def test_three_members_share_and_each_message_is_handled_once(
+    bootstrap: str,
+    members: Members,
+    topic: str,
+    group: str,
+    variant: str,
+    reset: str,
+    strict: bool,
+) -> None:
+    settings: dict[str, Any] = {"client_id": "app", "auto_offset_reset": reset}
+    if strict:
+        settings |= STRICT[variant.partition("-")[0]]
+    written = len(fill(bootstrap, topic, OLD))
+    first = members(variant, group, topic, **settings)
+    first.run()
+
+    def begins() -> bool:
+        nonlocal written
+        written += len(fill(bootstrap, topic, 10, first=written))
+        return bool(first.records)
+
+    eventually(begins, "the first one reads")
+    begin = int(first.records[0].value)
+    assert (begin == 0) == (reset == "earliest")
+    eventually(lambda: lag(bootstrap, group, topic) == 0, "it has committed all of it")
+    assert not shares(first)
+    crowd = [first, *(members(variant, group, topic, **settings) for _ in range(2))]
+    for member in crowd:
+        member.run()
+    eventually(lambda: all_hold(bootstrap, group, topic, 3), "all hold the subject")
+    written += len(fill(bootstrap, topic, COUNT - written, first=written))
+    wait(lambda: len(everything(crowd)) >= written - begin, "all of them", 2 * DEADLINE)
+    assert_each_once(crowd, begin, written)
+    assert all(shares(member) for member in crowd), crowd
+    assert not any(member.broken for member in crowd), crowd
+    assert ends(bootstrap, topic) == (0, written), "others are told sequences"
+    eventually(lambda: lag(bootstrap, group, topic) == 0, "all is committed")
+    for member in crowd:
+        member.close()
+    assert committed(bootstrap, group, topic) == written
