@@ -26,7 +26,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from core.errors import CorruptMessage, InvalidRecord, UnsupportedCompression
+from core.errors import CorruptMessage, InvalidRecord, UnsupportedCompression, WouldBlock
 
 GZIP: Final = 1
 SNAPPY: Final = 2
@@ -34,6 +34,8 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 PIECE: Final = 256 << 10
+LIGHT: Final = 128 << 10
+"""What may be inflated on the event loop: it takes less than a millisecond."""
 _FED: Final = 64 << 10
 """Codecs copy what they have not used of their input: they are fed so much at a time."""
 
@@ -77,13 +79,17 @@ def _pieces(codec: int, data: memoryview, limit: int, size: int) -> Iterator[Dat
     raise UnsupportedCompression(f"compression codec {codec} is unknown")
 
 
-def inflate(codec: int, data: memoryview, limit: int) -> bytes | memoryview:
-    """All records of a batch at once."""
+def inflate(
+    codec: int, data: memoryview, limit: int, most: int | None = None
+) -> bytes | memoryview:
+    """All records of a batch at once. WouldBlock: they are longer than `most`."""
     if not codec:
         return data
     with BytesIO() as out:  # freed when this fails, whoever keeps the error
         for piece in pieces(codec, data, limit):
             out.write(piece)
+            if most is not None and out.tell() > most:
+                raise WouldBlock
         return out.getvalue()
 
 

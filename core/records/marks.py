@@ -31,9 +31,6 @@ OURS: Final = (b"qmq-due-ms", b"qmq-created-ms", b"qmq-attempt", b"qmq-retry-")
 _CARRIED = max(map(len, OURS)) - 1
 """How much of a piece may begin a name that ends in the next."""
 
-LIGHT: Final = 128 << 10
-"""What may be inflated on the event loop: it takes less than a millisecond."""
-
 
 class Survey(NamedTuple):
     size: int
