@@ -38,7 +38,6 @@ class Inflation:
         self.memory = Memory(max_decompressed_bytes + _BESIDE)
         self._quick = trio.CapacityLimiter(QUICK_THREADS)
         self._slow = trio.CapacityLimiter(1)
-        self._threads = trio.CapacityLimiter(QUICK_THREADS + 1)
 
     async def run(
         self, work: Callable[[int | None], T], held: int, held_slow: int | None = None
@@ -58,7 +57,7 @@ class Inflation:
         async with lane:
             await self.memory.take(held)
             try:
-                result = await trio.to_thread.run_sync(_outcome, work, limiter=self._threads)
+                result = await trio.to_thread.run_sync(_outcome, work)
             finally:
                 self.memory.give(held)
         if isinstance(result, _Failed):
