@@ -17,6 +17,7 @@ variables. So buffers are let go before an error leaves, and no error of a codec
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from io import BytesIO
@@ -86,7 +87,7 @@ def inflate(
     if not codec:
         return data
     with BytesIO() as out:  # freed when this fails, whoever keeps the error
-        for piece in pieces(codec, data, limit):
+        for piece in pieces(codec, data, limit, PIECE if most is None else min(PIECE, most + 1)):
             out.write(piece)
             if most is not None and out.tell() > most:
                 raise WouldBlock
@@ -184,9 +185,11 @@ def _lz4(data: memoryview, size: int) -> Iterator[bytes]:
 
 def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
     _check_whole(data)
-    piece = memoryview(bytearray(size))
-    inflater = zstandard.ZstdDecompressor(max_window_size=_zstd_window(data))
+    window = _zstd_window(data)
+    spare = _spare.inflaters if window == _LEAST_WINDOW else []
+    inflater = spare.pop() if spare else zstandard.ZstdDecompressor(max_window_size=window)
     reader = inflater.stream_reader(data, read_across_frames=True)
+    piece = memoryview(bytearray(size))
     try:
         while got := reader.readinto(piece):
             yield piece[:got]
@@ -194,6 +197,17 @@ def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
         raise _bad(error) from None
     finally:
         reader.close()  # type: ignore[no-untyped-call]
+        spare.append(inflater)
+
+
+class _Spare(threading.local):
+    """Inflaters that nobody uses: to make one costs as much as a small batch."""
+
+    def __init__(self) -> None:
+        self.inflaters: list[zstandard.ZstdDecompressor] = []
+
+
+_spare = _Spare()
 
 
 def _zstd_window(data: memoryview) -> int:
