@@ -29,7 +29,9 @@ MISSPELLED = bytes(batch_of([("QMQ-Delay-Ms", b"60000")]))
 MISSPELLED_COMPRESSED = bytes(batch_of([("QMQ-Delay-Ms", b"60000")] * 9, codec=1))
 
 
-@pytest.mark.parametrize("records", [MISSPELLED, MISSPELLED_COMPRESSED])
+@pytest.mark.parametrize(
+    "records", [MISSPELLED, MISSPELLED_COMPRESSED], ids=["plain", "compressed"]
+)
 def test_a_refused_batch_is_told_with_reason_subject_and_client(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, records: bytes
 ) -> None:
