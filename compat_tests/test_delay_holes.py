@@ -86,7 +86,7 @@ def test_what_is_left_of_a_compressed_batch_is_read_by_every_client(
     answer = fetched(wire.call(fetch(topic, 0), 11))
     assert answer.records[22] & 7 == codec
     assert len(answer.records) < sum(map(len, values)) // 4
-    plain = [(n, each.value.decode()) for n, each in enumerate(sent) if not each.headers]
+    plain = [(n, (each.value or b"").decode()) for n, each in enumerate(sent) if not each.headers]
     got = members(variant, exclusive, topic).take(len(plain))
     assert [(record.offset, record.value) for record in got] == plain
 
