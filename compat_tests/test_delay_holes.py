@@ -68,6 +68,29 @@ def test_a_reader_by_offset_steps_over_holes(
     assert [(read.offset, (read.value or b"").decode()) for read in got] == plain
 
 
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize("variant", CLIENTS)
+def test_what_is_left_of_a_compressed_batch_is_read_by_every_client(
+    bootstrap: str,
+    wire: Wire,
+    topic: str,
+    members: Members,
+    exclusive: str,
+    variant: str,
+    codec: int,
+) -> None:
+    """It stays compressed: the broker compresses it again, with the batch's own codec."""
+    values = [b"much the same each time " * 40 + b"%d" % number for number in range(300)]
+    sent = [Sent(value, after(FAR) if n % 7 == 3 else []) for n, value in enumerate(values)]
+    assert put(wire, topic, batch(sent, codec=codec)) == (0, 0)
+    answer = fetched(wire.call(fetch(topic, 0), 11))
+    assert answer.records[22] & 7 == codec
+    assert len(answer.records) < sum(map(len, values)) // 4
+    plain = [(n, (each.value or b"").decode()) for n, each in enumerate(sent) if not each.headers]
+    got = members(variant, exclusive, topic).take(len(plain))
+    assert [(record.offset, record.value) for record in got] == plain
+
+
 @pytest.mark.parametrize("name", sorted(PATTERNS))
 def test_a_fetch_at_any_offset_gives_what_follows(
     bootstrap: str, wire: Wire, topic: str, name: str
@@ -107,7 +130,8 @@ def test_members_that_share_get_every_plain_record_once(
     bootstrap: str, members: Members, topic: str, shared: str, variant: str
 ) -> None:
     many = ["-.--" * 50, "-" * 700 + ".", "." + "-" * 1500, "..-" * 100, "-" * 30 + "." + "-" * 30]
-    plain = fill(bootstrap, topic, *PATTERNS.values(), *many)
+    codec = VARIANTS.index(variant) % 5
+    plain = fill(bootstrap, topic, *PATTERNS.values(), *many, codec=codec)
     crowd = [members(variant, shared, topic) for _ in range(2)]
     for member in crowd:
         member.run()

@@ -38,15 +38,16 @@ class Inflation:
         self.memory = Memory(max_decompressed_bytes + _BESIDE)
         self._quick = trio.CapacityLimiter(QUICK_THREADS)
         self._slow = trio.CapacityLimiter(1)
-        self._threads = trio.CapacityLimiter(QUICK_THREADS + 1)
 
-    async def run(self, work: Callable[[int | None], T], held: int) -> T:
+    async def run(
+        self, work: Callable[[int | None], T], held: int, held_slow: int | None = None
+    ) -> T:
         """The result of `work(most)`, run in a thread: it is to raise WouldBlock when it inflates more than
-        `most` bytes; None: it may. It holds `held` bytes at the most."""
+        `most` bytes; None: it may. It holds `held` bytes at the most, `held_slow` in the slow lane."""
         try:
             return await self._run(lambda: work(QUICK), held, self._quick)
         except WouldBlock:
-            return await self._run(lambda: work(None), held, self._slow)
+            return await self._run(lambda: work(None), held_slow or held, self._slow)
 
     async def run_sized(self, work: Callable[[], T], size: int, held: int) -> T:
         """The result of a work on so many inflated bytes."""
@@ -56,7 +57,7 @@ class Inflation:
         async with lane:
             await self.memory.take(held)
             try:
-                result = await trio.to_thread.run_sync(_outcome, work, limiter=self._threads)
+                result = await trio.to_thread.run_sync(_outcome, work)
             finally:
                 self.memory.give(held)
         if isinstance(result, _Failed):

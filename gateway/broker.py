@@ -21,6 +21,8 @@ from core.logs.options import LogOptions
 from core.wheel.service import DelayOptions, open_with_delay
 from gateway.coordination import Coordination, limits
 from gateway.limits import Room
+from gateway.loop_watch import Lag
+from gateway.seldom import Seldom
 from gateway.sharing import Sharing
 from gateway.subjects import SubjectKeeper
 from meta.registry import Registry
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from core.logs.subject import Subject
     from core.wheel.service import DelayService, DelayStatistics
     from gateway.config import BrokerConfig
+    from gateway.loop_watch import LagStatistics
     from gateway.sharing import SharingStatistics
 
 META_FILE = "meta.db"
@@ -57,6 +60,7 @@ class BrokerStatistics:
     delay: DelayStatistics
     groups: ActionStatistics
     sharing: SharingStatistics
+    loop: LagStatistics
 
 
 def log_options(config: BrokerConfig) -> LogOptions:
@@ -102,6 +106,9 @@ class Broker:
         self.subjects.count_pending = self._count_pending
         self.sharing = Sharing(actions, log, self.coordinator)
         self.room = Room(config.queued_max_request_bytes)
+        self.lag = Lag()
+        self.refusals = Seldom(logger)
+        """Tells of batches that were refused."""
         self._polls: set[trio.CancelScope] = set()
         self._stop = trio.Event()
 
@@ -182,6 +189,7 @@ class Broker:
             delay=self.delay.statistics(),
             groups=self.actions.statistics(),
             sharing=self.sharing.statistics(),
+            loop=self.lag.statistics(),
         )
 
     def end_polls(self) -> None:

@@ -93,6 +93,14 @@ class BrokerConfig:
         "The least important kind of line that is written to stderr.",
     )
 
+    loop_trace_ms: int = option(
+        "loop.trace.ms",
+        -1,
+        whole(1, unlimited=True),
+        "Each step of the event loop that takes longer is a line in the log, with what it was for; "
+        "to find stalls, at some cost. -1: none.",
+    )
+
     # Connections
 
     max_connections: int = option(

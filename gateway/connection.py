@@ -337,6 +337,7 @@ class Connection:
         except WireError as error:
             raise Disconnect(str(error)) from error
         self.session.client_id = client_id
+        self.session.api_key = key
         self.session.version = version
         route = dispatch.routes.get((key, version)) or dispatch.find(key, version)
         if route is None:

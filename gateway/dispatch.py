@@ -75,6 +75,8 @@ class Session:
     """The address that clients of this listener are told to connect to."""
     peer: str
     client_id: str | None = None
+    api_key: int = -1
+    """Of the last request: for those who ask what the connection does."""
     version: int = 0
     """The request's API version: for caches of encoded bytes, never for behaviour (except where a handler's
     head says so)."""

@@ -10,8 +10,10 @@ client sees a gap, as in a compacted topic. What the disk does not give for now 
 it stays leased, and is read when it is asked for again. What does not fit the size limit is left for the
 next Fetch.
 
-A batch may have holes, where messages for later stood. Those in front of a message are acked with it. Those
-behind the last one that was read are told of (`holes`): no client would ever ack them.
+A batch may have holes, where messages for later stood. Those in front of a message are acked with it.
+Those behind the last one that was read are told of (`holes`): no client would ever ack them. A batch may
+also hold fewer records than it claims, or none that can be read: what is missing is told of (`lost`) up
+to the end of the batch, leased or not, so that the group is past it at once.
 
 A `Loading` is done in one go when all is in memory. It stops, with WouldBlock, where a thread has to help,
 and goes on from there.
@@ -20,10 +22,9 @@ and goes on from there.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
-
-import trio
 
 from core.delivery.progress import pull_offset
 from core.errors import (
@@ -33,8 +34,10 @@ from core.errors import (
     UnsupportedCompression,
     WouldBlock,
 )
-from core.records.batch import OVERHEAD, STAMP
-from core.records.cut import NO_EPOCH, Cutter
+from core.inflation import QUICK
+from core.records.batch import CODEC_MASK, HEAD_SIZE, OVERHEAD, STAMP, read_head
+from core.records.compression import held
+from core.records.cut import NO_EPOCH, CutPoints, Cutter, part, restamped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +63,10 @@ class Lost(NamedTuple):
     first: int
     size: int
     why: str
+
+    @property
+    def end(self) -> int:
+        return self.first + self.size
 
 
 class LeaseReader:
@@ -111,12 +118,23 @@ class LeaseReader:
     async def _help(self, loading: Loading) -> None:
         subject, inflating = loading.subject, loading.inflating
         try:
-            if inflating is not None:
-                await trio.to_thread.run_sync(self.cutter.load, subject.id, inflating)
-            else:
+            if inflating is None:
                 loading.ready = await self.log.read(subject, loading.at, loading.wanted, True)
+                return
         except UNREADABLE as error:
             loading.skip(await self._behind(subject, loading.at), str(error))
+            return
+        try:
+            loading.loaded = await self._open(subject.id, inflating)
+        except UNREADABLE as error:
+            loading.skip_batch(inflating, str(error))
+
+    async def _open(self, sid: int, batch: memoryview) -> CutPoints:
+        """The cut points of a batch that is large, inflated."""
+        inflation = self.log.inflation
+        needed = held(read_head(batch).attributes & CODEC_MASK, batch[HEAD_SIZE:], inflation.limit)
+        load = partial(self.cutter.load, sid, batch)
+        return await inflation.run(load, needed + QUICK, needed + inflation.limit)
 
     async def _behind(self, subject: Subject, at: int) -> int:
         """Where there may be something to read again, after a sequence that cannot be read."""
@@ -172,6 +190,7 @@ class Loading:
         "holes",
         "inflating",
         "length",
+        "loaded",
         "lost",
         "messages",
         "ready",
@@ -195,6 +214,8 @@ class Loading:
         """Batches that a thread has read."""
         self.inflating: memoryview | None = None
         """A batch that a thread has to inflate."""
+        self.loaded: CutPoints | None = None
+        """Its cut points, once that is done."""
         self.buffers: list[bytes | memoryview] = []
         self.size = 0
         self.messages = 0
@@ -220,6 +241,8 @@ class Loading:
             if lease is None:
                 return
             self.at, self._end = lease.first, lease.first + lease.size
+            if self.lost and self.lost[-1].first <= self.at:
+                self.at = min(max(self.at, self.lost[-1].end), self._end)
             self._shift = pull_offset(self._slot, lease.pull) - lease.first
 
     def skip(self, behind: int, why: str) -> None:
@@ -230,6 +253,16 @@ class Loading:
             self.at = behind
         else:
             self._leases, self._end = iter(()), self.at
+
+    def skip_batch(self, batch: memoryview, why: str) -> None:
+        """Nothing of a batch can be read, and what comes next is in it."""
+        base, last, _ = _EXTENT(batch)
+        self._miss(base + last + 1, why)
+
+    def _miss(self, behind: int, why: str) -> None:
+        """There is nothing from `at` to the end of its batch."""
+        self.lost.append(Lost(self.at, behind - self.at, why))
+        self.at = min(behind, self._end)
 
     def _load(self) -> bool:
         """Add the next batches of the lease at hand; False when no more fits. The one loop over batches."""
@@ -249,15 +282,20 @@ class Loading:
                 add(STAMP.pack(base + shift, size - OVERHEAD, NO_EPOCH))
                 add(memoryview(batch)[STAMP.size :])
             else:
-                part = self._cut(batch, base, behind)
-                size = sum(map(len, part))
+                try:
+                    points = self._points(batch)
+                except UNREADABLE as error:
+                    self._miss(behind, str(error))
+                    began = at = self.at
+                    continue
+                cut = self._cut(points, batch, base, behind)
+                size = sum(map(len, cut))
                 if full := total > 0 and total + size > limit:
                     break
+                self._look_for_gaps(points, base, behind, count)
                 behind = min(end, behind)
-                if count <= last:
-                    self._look_for_holes(batch, base, behind)
-                self.buffers += part
-            if self.holes and count > last:
+                self.buffers += cut
+            if self.holes and count > last and size:
                 self.holes.clear()
             total += size
             self.at = at = behind
@@ -266,26 +304,39 @@ class Loading:
         self.length = last + 1
         return at > start and not full and total < limit
 
-    def _look_for_holes(self, batch: Batch, base: int, behind: int) -> None:
-        """Between `at` and there."""
-        cutter, view = self._reader.cutter, memoryview(batch)
-        last = cutter.last_in(self.subject.id, view, self.at - base, behind - 1 - base)
-        if last is not None:
-            self.holes.clear()
-        first = self.at if last is None else base + last + 1
-        if first < behind:
-            self.holes.append((first, behind - first))
-
-    def _cut(self, batch: Batch, base: int, behind: int) -> list[bytes | memoryview]:
-        reader, sid, end = self._reader, self.subject.id, min(self._end, behind)
+    def _points(self, batch: Batch) -> CutPoints:
+        """Where the records of a batch begin."""
+        self.inflating, loaded, self.loaded = None, self.loaded, None
+        if loaded is not None:
+            return loaded
         view = memoryview(batch)
-        inflated, self.inflating = self.inflating, None
-        cut = reader.cutter.cut_nowait if inflated is None else reader.cutter.cut
         try:
-            part = cut(sid, view, self.at - base, end - 1 - base, base + self._shift)
+            return self._reader.cutter.load_nowait(self.subject.id, view)
         except WouldBlock:
             self.inflating = view
             raise
+
+    def _cut(
+        self, points: CutPoints, batch: Batch, base: int, behind: int
+    ) -> list[bytes | memoryview]:
+        """What is wanted of a batch, from `at` on."""
+        end, view = min(self._end, behind), memoryview(batch)
         if end < behind:
-            reader.keep(sid, base, behind, batch)
-        return part
+            self._reader.keep(self.subject.id, base, behind, batch)
+        elif base == self.at and points.shortage is None:
+            return restamped(view, base + self._shift)
+        return part(points, view, self.at - base, end - 1 - base, base + self._shift)
+
+    def _look_for_gaps(self, points: CutPoints, base: int, behind: int, count: int) -> None:
+        """Between `at` and what was wanted of a batch; where records are missing, up to its end."""
+        end, missing = min(self._end, behind), points.missing_from()
+        if missing is not None and base + missing < end:
+            end = max(self.at, base + missing)
+            why = f"{points.why}, which claims {count}"
+            self.lost.append(Lost(end, behind - end, why))
+        last = points.last_in(self.at - base, end - 1 - base)
+        if last is not None:
+            self.holes.clear()
+        first = self.at if last is None else base + last + 1
+        if first < end:
+            self.holes.append((first, end - first))

@@ -7,7 +7,6 @@ cannot be opened) it raises StartError, and the command line makes one line and 
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import socket
@@ -18,11 +17,13 @@ import trio
 
 import gateway.handlers  # noqa: F401  (registers every API)
 from core.errors import StartError
+from gateway import garbage
 from gateway.acceptor import bind
 from gateway.admin.server import bind_admin
 from gateway.broker import Broker
 from gateway.cli import version
 from gateway.descriptors import raise_limit
+from gateway.loop_watch import StepTracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from gateway.config import BrokerConfig
 
 FAILED = 1
-GC_THRESHOLD = 20_000
 SWITCH_SECONDS = 0.001
 """How long the event loop waits for the interpreter when a thread has it (decoding, opening batches)."""
 
@@ -78,8 +78,12 @@ async def _serve(
         await nursery.start(_obey_signals, broker, nursery.cancel_scope)
         async with trio.open_nursery() as serving:
             await serving.start(broker.serve, sockets, admin)
-            _settle_memory()
+            garbage.settle()
             sys.setswitchinterval(SWITCH_SECONDS)
+            nursery.start_soon(garbage.Collector().run)
+            nursery.start_soon(broker.lag.run)
+            if broker.config.loop_trace_ms >= 0:
+                trio.lowlevel.add_instrument(StepTracer(broker.config.loop_trace_ms))
             addresses = ", ".join(map(_show, sockets))
             if admin is not None:
                 addresses += f"; admin endpoint on http://{_show(admin)}"
@@ -107,13 +111,6 @@ async def _obey_signals(
             stopping = True
             logger.info("%s: stopping", name)
             broker.stop()
-
-
-def _settle_memory() -> None:
-    """Keep the garbage collector from going through all that was loaded, again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 50, 100)
 
 
 def _show(sock: socket.socket) -> str:

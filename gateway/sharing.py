@@ -122,7 +122,10 @@ class Sharing:
             except (WouldBlock, *UNREADABLE):
                 if not await self._finish(loading, group, owner):
                     return Shared([], 0, offset, offset)
-            passed = self._pass_over(group, subject, loading.holes)
+            else:
+                if loading.lost:
+                    self._lose(group, subject, loading.lost)
+            passed = self._pass_over(group, subject, loading.holes) or bool(loading.lost)
             if loading.size:
                 self.reader.weigh(subject, loading)
                 end = self._end(group, log, subject)

@@ -15,7 +15,8 @@ subjects are numbers: a subject's are the message log's, and belong to the id, n
     ack      gid, sid, slot, pull               all below that pull sequence are acked
     release  gid, sid, slot                     the pull log ends; what was unacked is delivered anew
     expire   gid, sid, sequence                 retention has overtaken: all below is gone
-    lost     gid, sid, first, count             messages below the cursor that can never be read again
+    lost     gid, sid, first, count             messages that can never be read again; they begin below the
+                                                cursor, and it goes behind them if they end above it
     holes    gid, sid, first, count             sequences below the cursor that no message ever had
     drop     gid, sid                           the group forgets the subject
     gone     sid                                the subject is deleted: all groups forget it

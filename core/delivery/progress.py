@@ -224,8 +224,12 @@ class Progress:
         self.lose(0, sequence)
 
     def lose(self, first: int, end: int) -> None:
-        """Messages below the cursor that are gone: nobody holds them, and nobody gets them again."""
+        """Messages that are gone: nobody holds them, and nobody gets them. Where they reach from below the
+        cursor to above it, the cursor goes behind them."""
         self.expired += self.pass_over(first, end)
+        if self.shared and first <= self.cursor < end:
+            self.expired += end - self.cursor
+            self.cursor = end
 
     def pass_over(self, first: int, end: int) -> int:
         """Take sequences below the cursor from whoever has them, as if acked; how many were not."""

@@ -54,7 +54,8 @@ from core.records.batch import (
     stamp,
     stamp_append_time,
 )
-from core.records.marks import LIGHT, may_ask, survey
+from core.records.compression import LIGHT
+from core.records.marks import may_ask, survey
 
 log = logging.getLogger("kumquat.log")
 

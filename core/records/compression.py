@@ -17,6 +17,7 @@ variables. So buffers are let go before an error leaves, and no error of a codec
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from io import BytesIO
@@ -26,7 +27,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from core.errors import CorruptMessage, InvalidRecord, UnsupportedCompression
+from core.errors import CorruptMessage, InvalidRecord, UnsupportedCompression, WouldBlock
 
 GZIP: Final = 1
 SNAPPY: Final = 2
@@ -34,6 +35,8 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 PIECE: Final = 256 << 10
+LIGHT: Final = 128 << 10
+"""What may be inflated on the event loop: it takes less than a millisecond."""
 _FED: Final = 64 << 10
 """Codecs copy what they have not used of their input: they are fed so much at a time."""
 
@@ -77,13 +80,17 @@ def _pieces(codec: int, data: memoryview, limit: int, size: int) -> Iterator[Dat
     raise UnsupportedCompression(f"compression codec {codec} is unknown")
 
 
-def inflate(codec: int, data: memoryview, limit: int) -> bytes | memoryview:
-    """All records of a batch at once."""
+def inflate(
+    codec: int, data: memoryview, limit: int, most: int | None = None
+) -> bytes | memoryview:
+    """All records of a batch at once. WouldBlock: they are longer than `most`."""
     if not codec:
         return data
     with BytesIO() as out:  # freed when this fails, whoever keeps the error
-        for piece in pieces(codec, data, limit):
+        for piece in pieces(codec, data, limit, PIECE if most is None else min(PIECE, most + 1)):
             out.write(piece)
+            if most is not None and out.tell() > most:
+                raise WouldBlock
         return out.getvalue()
 
 
@@ -178,9 +185,11 @@ def _lz4(data: memoryview, size: int) -> Iterator[bytes]:
 
 def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
     _check_whole(data)
-    piece = memoryview(bytearray(size))
-    inflater = zstandard.ZstdDecompressor(max_window_size=_zstd_window(data))
+    window = _zstd_window(data)
+    spare = _spare.inflaters if window == _LEAST_WINDOW else []
+    inflater = spare.pop() if spare else zstandard.ZstdDecompressor(max_window_size=window)
     reader = inflater.stream_reader(data, read_across_frames=True)
+    piece = memoryview(bytearray(size))
     try:
         while got := reader.readinto(piece):
             yield piece[:got]
@@ -188,6 +197,17 @@ def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
         raise _bad(error) from None
     finally:
         reader.close()  # type: ignore[no-untyped-call]
+        spare.append(inflater)
+
+
+class _Spare(threading.local):
+    """Inflaters that nobody uses: to make one costs as much as a small batch."""
+
+    def __init__(self) -> None:
+        self.inflaters: list[zstandard.ZstdDecompressor] = []
+
+
+_spare = _Spare()
 
 
 def _zstd_window(data: memoryview) -> int:

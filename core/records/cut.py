@@ -14,6 +14,10 @@ A batch is cut many times while it is handed out, so `Cutter` keeps where its re
 far as they are needed, and its inflated bytes; the least recently used batches go first. Where a record
 begins is read from its length; its offset delta is read too when the batch has holes, else record number
 i has delta i.
+
+A batch may hold fewer records than it claims, or garbage behind some of them: nobody reads all records
+when it is stored. Then those that are there are given, and `shortage` says from which record on there is
+nothing.
 """
 
 from __future__ import annotations
@@ -26,28 +30,33 @@ from collections import OrderedDict
 
 from crc32c import crc32c
 
-from core.errors import CorruptMessage, WouldBlock
+from core.errors import InvalidRecord, WouldBlock
 from core.records.batch import (
     CODEC_MASK,
     CRC_FROM,
     HEAD_SIZE,
+    LEAST_RECORD,
     OVERHEAD,
     STAMP,
     BatchHead,
     read_head,
 )
-from core.records.compression import inflate
+from core.records.compression import LIGHT, inflate
 from core.records.records import varint
 
 NO_EPOCH = -1
 HEAVY = 16 << 10
-"""A compressed batch from this size on is inflated in a thread."""
+"""A compressed batch from this size on is inflated in a thread, a smaller one if it inflates to little."""
+_MANY = 5_000
+"""More records than these are not read on the event loop all at once."""
 
 _UNSUMMED = struct.Struct(">qiibI")
 _SUMMED = struct.Struct(">hiqqqhii")
 assert (_UNSUMMED.size, _SUMMED.size) == (CRC_FROM, HEAD_SIZE - CRC_FROM)
 
 _MOST_BATCHES = 64
+_LEAST = 2 * (LEAST_RECORD - 1)
+"""No record is shorter; doubled, as its length is written."""
 _RUNS = (16, 128)
 """How many records are taken to have the size of the one before: first a few, then more, then all."""
 
@@ -57,13 +66,17 @@ Buffers = list[bytes | memoryview]
 class CutPoints:
     """Where the records of one batch begin, as far as anyone wanted to know."""
 
-    __slots__ = ("_deltas", "_starts", "inflated", "size")
+    __slots__ = ("_deltas", "_starts", "inflated", "shortage", "size", "why")
 
     def __init__(self, head: BatchHead, inflated: bytes | memoryview | None) -> None:
         self.inflated = inflated
         """The records of a compressed batch."""
         self.size = len(inflated or b"") + 4 * head.record_count
         """What is held for it, or will be."""
+        self.shortage: int | None = None
+        """How many records there are, once it is known that some are missing."""
+        self.why = ""
+        """Why no more."""
         self._starts = array("I", [0])
         dense = head.last_offset_delta == head.record_count - 1
         self._deltas: array[int] | None = None if dense else array("I")
@@ -72,30 +85,42 @@ class CutPoints:
         self, data: bytes | memoryview, head: BatchHead, first_delta: int, last_delta: int
     ) -> tuple[int, int, int]:
         """Where the records with these deltas begin and end in the data, and how many they are."""
-        if self._deltas is None:
-            to_the_end = last_delta == head.last_offset_delta
-            self._scan(data, first_delta if to_the_end else last_delta + 1)
-            end = len(data) if to_the_end else self._starts[last_delta + 1]
-            return self._starts[first_delta], end, last_delta - first_delta + 1
-        self._scan(data, head.record_count)
-        i = bisect_left(self._deltas, first_delta)
-        j = bisect_right(self._deltas, last_delta)
+        if self._deltas is not None:
+            self.scan_all(data, head)
+            i = bisect_left(self._deltas, first_delta)
+            j = bisect_right(self._deltas, last_delta)
+            return self._starts[i], self._starts[j], j - i
+        self._scan(data, last_delta + 1)
+        i, j = (min(each, len(self._starts) - 1) for each in (first_delta, last_delta + 1))
         return self._starts[i], self._starts[j], j - i
 
-    def last_in(
-        self, data: bytes | memoryview, head: BatchHead, first_delta: int, last_delta: int
-    ) -> int | None:
-        """The highest of these deltas that a record has."""
+    def scan_all(self, data: bytes | memoryview, head: BatchHead) -> None:
+        """Find all records at once, where deltas have to be known."""
+        if self._deltas is not None:
+            self._scan(data, head.record_count)
+
+    def last_in(self, first_delta: int, last_delta: int) -> int | None:
+        """The highest of these deltas that a record has, as far as `find` has been there."""
         if self._deltas is None:
-            return last_delta
-        self._scan(data, head.record_count)
+            last = last_delta if self.shortage is None else min(last_delta, self.shortage - 1)
+            return last if last >= first_delta else None
         i = bisect_right(self._deltas, last_delta)
         return self._deltas[i - 1] if i and self._deltas[i - 1] >= first_delta else None
+
+    def missing_from(self) -> int | None:
+        """The delta from which on records are missing; None: as far as is known, there are all."""
+        if self.shortage is None:
+            return None
+        if self._deltas is None:
+            return self.shortage
+        return self._deltas[-1] + 1 if self._deltas else 0
 
     def _scan(self, data: bytes | memoryview, count: int) -> None:
         """Find where the first `count` records end. The one loop over records: kept tight."""
         starts, deltas, end, at = self._starts, self._deltas, len(data), self._starts[-1]
         left, before = count + 1 - len(starts), 0
+        if self.shortage is not None:
+            return
         try:
             while left > 0:
                 low = data[at]
@@ -107,21 +132,23 @@ class CutPoints:
                     length, begin = varint(data, at)
                     doubled = 2 * length if length >= 0 else 1
                 following = begin + (doubled >> 1)
-                if doubled & 1 or following > end:
-                    raise CorruptMessage(f"record {len(starts) - 1} claims more than the batch has")
+                if doubled & 1 or doubled < _LEAST or following > end:
+                    raise IndexError
+                if deltas is not None:
+                    deltas.append(varint(data, varint(data, begin + 1)[1])[0])
                 starts.append(following)
                 left -= 1
                 size = following - at
-                if deltas is not None:
-                    deltas.append(varint(data, varint(data, begin + 1)[1])[0])
-                elif size == before and left >= _RUNS[0]:
+                if deltas is None and size == before and left >= _RUNS[0]:
                     alike = _alike(data, at, begin - at, size, min(left, (end - following) // size))
                     starts.extend(range(following + size, following + alike * size + 1, size))
                     following += alike * size
                     left -= alike
                 before, at = size, following
-        except (IndexError, OverflowError) as error:
-            raise CorruptMessage(f"the records break off at byte {starts[-1]}: {error}") from error
+        except (IndexError, OverflowError, InvalidRecord):
+            there = len(starts) - 1
+            what = "nothing" if starts[-1] == end else "no record"
+            self.shortage, self.why = there, f"{what} follows {there} records of the batch"
 
 
 def _alike(data: bytes | memoryview, at: int, prefix: int, size: int, most: int) -> int:
@@ -151,14 +178,10 @@ class Cutter:
         self._held = 0
         self._lock = threading.Lock()
 
-    def load(self, sid: int, batch: memoryview) -> CutPoints:
+    def load(self, sid: int, batch: memoryview, most: int | None = None) -> CutPoints:
         """The cut points of a batch, kept for the next time. InvalidRecord, CorruptMessage or
-        UnsupportedCompression: its records cannot be told apart."""
-        return self._load(sid, batch, read_head(batch), None)
-
-    def _load(
-        self, sid: int, batch: memoryview, head: BatchHead, heaviest: int | None
-    ) -> CutPoints:
+        UnsupportedCompression: it cannot be inflated. WouldBlock: it inflates to more than `most`."""
+        head = read_head(batch)
         key = (sid, head.base_offset, head.crc)
         with self._lock:
             found = self._known.get(key)
@@ -166,9 +189,9 @@ class Cutter:
                 self._known.move_to_end(key)
                 return found
         codec = head.attributes & CODEC_MASK
-        if codec and heaviest is not None and len(batch) >= heaviest:
-            raise WouldBlock
-        points = CutPoints(head, inflate(codec, batch[HEAD_SIZE:], self._limit) if codec else None)
+        data = batch[HEAD_SIZE:]
+        points = CutPoints(head, inflate(codec, data, self._limit, most) if codec else None)
+        points.scan_all(data if points.inflated is None else points.inflated, head)
         with self._lock:
             replaced = self._known.pop(key, None)
             self._known[key] = points
@@ -179,41 +202,24 @@ class Cutter:
                 self._held -= self._known.popitem(last=False)[1].size
         return points
 
+    def load_nowait(self, sid: int, batch: memoryview) -> CutPoints:
+        """The same; WouldBlock when that takes long, and `load` is to be called in a thread."""
+        head = read_head(batch)
+        if (sid, head.base_offset, head.crc) not in self._known:
+            holed = head.last_offset_delta != head.record_count - 1
+            compressed = head.attributes & CODEC_MASK and len(batch) >= HEAVY
+            if compressed or (holed and head.record_count > _MANY):
+                raise WouldBlock
+        return self.load(sid, batch, LIGHT)
+
     def cut(
         self, sid: int, batch: memoryview, first_delta: int, last_delta: int, base_offset: int
     ) -> Buffers:
         """The records with these deltas, both included; delta 0 is to have offset `base_offset`. Nothing
         when there are none in the batch."""
-        return self._cut(sid, batch, first_delta, last_delta, base_offset, None)
-
-    def cut_nowait(
-        self, sid: int, batch: memoryview, first_delta: int, last_delta: int, base_offset: int
-    ) -> Buffers:
-        """The same; WouldBlock when that takes long, and `load` is to be called in a thread first."""
-        return self._cut(sid, batch, first_delta, last_delta, base_offset, HEAVY)
-
-    def last_in(self, sid: int, batch: memoryview, first_delta: int, last_delta: int) -> int | None:
-        """The highest of these deltas, both included, that a record of the batch has."""
-        head = read_head(batch)
-        points = self._load(sid, batch, head, None)
-        data = batch[HEAD_SIZE:] if points.inflated is None else points.inflated
-        return points.last_in(data, head, first_delta, last_delta)
-
-    def _cut(
-        self,
-        sid: int,
-        batch: memoryview,
-        first_delta: int,
-        last_delta: int,
-        base_offset: int,
-        heaviest: int | None,
-    ) -> Buffers:
-        head = read_head(batch)
-        if first_delta <= 0 and last_delta >= head.last_offset_delta:
+        if first_delta <= 0 and last_delta >= read_head(batch).last_offset_delta:
             return restamped(batch, base_offset)
-        points = self._load(sid, batch, head, heaviest)
-        data = batch[HEAD_SIZE:] if points.inflated is None else points.inflated
-        return _part(points, data, head, first_delta, last_delta, base_offset)
+        return part(self.load(sid, batch), batch, first_delta, last_delta, base_offset)
 
 
 def cut(
@@ -232,14 +238,12 @@ def restamped(batch: memoryview, base_offset: int) -> Buffers:
     return [STAMP.pack(base_offset, len(batch) - OVERHEAD, NO_EPOCH), batch[STAMP.size :]]
 
 
-def _part(
-    points: CutPoints,
-    data: bytes | memoryview,
-    head: BatchHead,
-    first_delta: int,
-    last_delta: int,
-    base_offset: int,
+def part(
+    points: CutPoints, batch: memoryview, first_delta: int, last_delta: int, base_offset: int
 ) -> Buffers:
+    """See Cutter.cut; `points` are those of this batch."""
+    head = read_head(batch)
+    data = batch[HEAD_SIZE:] if points.inflated is None else points.inflated
     first_delta, last_delta = max(first_delta, 0), min(last_delta, head.last_offset_delta)
     if first_delta > last_delta:
         return []

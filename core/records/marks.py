@@ -24,15 +24,14 @@ from stringzilla import count, find, utf8_uncased_search
 
 from core.errors import InvalidRecord, WouldBlock
 from core.records.batch import CODEC_MASK, HEAD_SIZE, LEAST_RECORD, BatchHead
-from core.records.compression import Data, pieces
+from core.records.compression import PIECE, Data, pieces
 
 PREFIX: Final = b"qmq-"
 OURS: Final = (b"qmq-due-ms", b"qmq-created-ms", b"qmq-attempt", b"qmq-retry-")
 _CARRIED = max(map(len, OURS)) - 1
 """How much of a piece may begin a name that ends in the next."""
-
-LIGHT: Final = 128 << 10
-"""What may be inflated on the event loop: it takes less than a millisecond."""
+_SMALL = 1 << 10
+"""Up to here a copy in small letters is cheaper than a search with the case aside."""
 
 
 class Survey(NamedTuple):
@@ -44,17 +43,23 @@ class Survey(NamedTuple):
 
 def may_ask(data: Data) -> bool:
     """Whether the bytes of records may hold a header that asks for something."""
-    if not len(data):
+    size = len(data)
+    if not size:
         return False
-    if data[-1]:
-        return utf8_uncased_search(data, PREFIX) >= 0 and _foreign(data, len(data))
-    return find(data, PREFIX) >= 0 and _foreign(data, len(data))
+    if not data[-1]:
+        seen = find(data, PREFIX)
+    elif size < _SMALL:
+        seen = bytes(data).lower().find(PREFIX)
+    else:
+        seen = utf8_uncased_search(data, PREFIX)
+    return seen >= 0 and _foreign(data, size)
 
 
 def survey(batch: memoryview, head: BatchHead, limit: int, most: int | None = None) -> Survey:
     """Look through a compressed batch. WouldBlock: it inflates to more than `most`. InvalidRecord: to more
     than `limit`, or it claims more records than there can be in it."""
-    found = look_through(pieces(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit), most)
+    size = PIECE if most is None else min(PIECE, most + 1)
+    found = look_through(pieces(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit, size), most)
     if head.record_count * LEAST_RECORD > found.size:
         raise InvalidRecord(
             f"the batch claims {head.record_count} records, and inflates to {found.size} bytes"

@@ -8,12 +8,12 @@ read from bytes that a client wrote, so every length is checked against what is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from core.errors import InvalidRecord
 from core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
-from core.records.compression import inflate
+from core.records.compression import Data, pieces
 
 
 class Record(NamedTuple):
@@ -25,25 +25,46 @@ class Record(NamedTuple):
 
 
 def records_of(batch: memoryview, limit: int) -> Iterator[Record]:
-    """Each record of a stored batch, in order; InvalidRecord where the batch is not what it says."""
+    """Each record of a stored batch, in order; InvalidRecord where the batch is not what it says. A
+    compressed one is inflated piece by piece: no more is held than a piece and a record."""
     head = read_head(batch)
-    data = bytes(inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit))
-    at = 0
-    for _ in range(head.record_count):
-        try:
-            record, at = _record(data, at, head)
-        except (IndexError, UnicodeDecodeError) as error:
-            raise InvalidRecord(
-                f"a record breaks off or is garbled at byte {at}: {error}"
-            ) from error
-        yield record
+    codec, data = head.attributes & CODEC_MASK, batch[HEAD_SIZE:]
+    found: Iterable[Data] = pieces(codec, data, limit) if codec else (data,)
+    have, left = bytearray(), head.record_count
+    for piece in found:
+        have += piece
+        at = 0
+        while left and _is_whole(have, at):
+            record, at = _record(have, at, head)
+            left -= 1
+            yield record
+        del have[:at]
+        if not left:
+            return
+    raise InvalidRecord(f"{left} of {head.record_count} records are missing, or break off")
 
 
-def _record(data: bytes, at: int, head: BatchHead) -> tuple[Record, int]:
+def _is_whole(data: bytearray, at: int) -> bool:
+    """Whether all of a record is there."""
+    try:
+        length, begin = varint(data, at)
+    except IndexError:
+        return False
+    return begin + length <= len(data)
+
+
+def _record(data: bytearray, start: int, head: BatchHead) -> tuple[Record, int]:
+    try:
+        return _fields(data, start, head)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise InvalidRecord(f"a record breaks off or is garbled: {error}") from None
+
+
+def _fields(data: bytearray, at: int, head: BatchHead) -> tuple[Record, int]:
     length, at = varint(data, at)
     end = at + length
-    if length < 0 or end > len(data):
-        raise InvalidRecord(f"a record claims {length} bytes, {len(data) - at} are left")
+    if length < 0:
+        raise InvalidRecord(f"a record claims {length} bytes")
     timestamp_delta, at = varint(data, at + 1)
     offset_delta, at = varint(data, at)
     key, at = _field(data, at, end)
@@ -62,16 +83,16 @@ def _record(data: bytes, at: int, head: BatchHead) -> tuple[Record, int]:
     return Record(head.base_offset + offset_delta, timestamp, key, value, tuple(headers)), at
 
 
-def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+def _field(data: bytearray, at: int, end: int) -> tuple[bytes | None, int]:
     length, at = varint(data, at)
     if length < 0:
         return None, at
     if at + length > end:
         raise InvalidRecord(f"a field claims {length} bytes, {end - at} are left")
-    return data[at : at + length], at + length
+    return bytes(data[at : at + length]), at + length
 
 
-def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+def varint(data: Data, at: int) -> tuple[int, int]:
     """A zigzag varint and the place after it."""
     value = shift = 0
     while True:

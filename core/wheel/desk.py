@@ -39,8 +39,8 @@ from core.logs.subject import Subject
 from core.logs.writer import HEAVY, Appended
 from core.pools import QUERY, in_thread
 from core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
-from core.records.compression import held, inflate
-from core.records.marks import LIGHT, Survey, survey
+from core.records.compression import LIGHT, held, inflate
+from core.records.marks import Survey, survey
 from core.wheel.finder import Finder
 from core.wheel.outcomes import (
     WAITING,

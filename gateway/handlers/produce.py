@@ -19,6 +19,9 @@ done in order by an `Opening`, which the connection awaits.
 A batch that is all for later is answered with base offset -1: its records have no offset yet.
 
 acks=0 has no answer: when such a request fails, its connection is closed and the log says why, as in Kafka.
+What is refused otherwise is in the log too, once in a while for each subject and code: many clients hide
+the text of the answer. Two kinds are not: a topic that is not there is part of a client's normal life, and
+that the disk fails is told by the log itself.
 Requests that repeat take a shorter way, past this handler: see produce_mould.py, and think of it when you
 change what happens here.
 A transactional id is refused: see find_coordinator.py. A subject is never made here; Metadata does that.
@@ -50,6 +53,12 @@ if TYPE_CHECKING:
 
 NONE = 0
 ZSTD = 4
+LONGEST_ID = 100
+UNTOLD = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
 
 
 def _refuse(request: ProduceRequest, code: int, message: str) -> ProduceResponse | None:
@@ -85,7 +94,9 @@ def _failed(index: int, code: int, message: str) -> PartitionProduceResponse:
 def produce(session: Session, request: ProduceRequest) -> Staged | Opening:
     acks = request.acks
     if request.transactional_id is not None or not -1 <= acks <= 1:
-        raise _refusal(request)
+        refused = _refusal(request)
+        _tell(session, ", ".join(topic.name for topic in request.topic_data[:3]), refused)
+        raise refused
     log = session.broker.log
     append, by_name = log.append_nowait, log.subjects.by_name
     position = 0
@@ -109,7 +120,7 @@ def produce(session: Session, request: ProduceRequest) -> Staged | Opening:
                 done = [answer for before in topics for answer in before.partition_responses]
                 return partial(_open_rest, session, request, done + partitions, position)
             except ANSWERABLE as error:
-                partitions.append(_refused(request, topic, partition, error))
+                partitions.append(_refused(session, request, topic, partition, error))
             else:
                 partitions.append(
                     PartitionProduceResponse(0, 0, base, append_time, subject.earliest)
@@ -140,7 +151,7 @@ async def _open_rest(
                 try:
                     base, append_time, end = await _write(session, topic, partition, subject)
                 except ANSWERABLE as error:
-                    answer = _refused(request, topic, partition, error)
+                    answer = _refused(session, request, topic, partition, error)
                 else:
                     assert subject is not None
                     answer = PartitionProduceResponse(0, 0, base, append_time, subject.earliest)
@@ -174,15 +185,27 @@ async def _write(
 
 
 def _refused(
+    session: Session,
     request: ProduceRequest,
     topic: TopicProduceData,
     partition: PartitionProduceData,
     error: Answerable,
 ) -> PartitionProduceResponse:
+    name = topic.name or topic.topic_id.hex()
     if request.acks == NONE:
-        name = topic.name or topic.topic_id.hex()
         raise Disconnect(f"Produce to {name!r} with acks=0 failed: {error}") from error
+    _tell(session, name, error)
     return _failed(partition.index, error.error_code, str(error))
+
+
+def _tell(session: Session, name: str, error: Answerable) -> None:
+    code = ErrorCode(error.error_code)
+    if code not in UNTOLD:
+        session.broker.refusals.warn(
+            f"{name} {code}",
+            f"{session.peer} (client id {(session.client_id or '')[:LONGEST_ID]!r}): "
+            f"a batch for {name!r} was refused with {code.name}: {error}",
+        )
 
 
 def _refusal(request: ProduceRequest) -> Refused:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.logs.tests.batches import batch
 from gateway.dispatch import Api, Dispatch, Session, dispatch, handles
 from gateway.tests.harness import Served, serve
 from gateway.wire import (
@@ -49,13 +50,16 @@ def name_of(route: tuple[int, int]) -> str:
     return dispatch.describe(*route)
 
 
+RECORDS = memoryview(batch(b"value"))
+
+
 def asking(key: int, version: int) -> Any:
     """A request of this API and version that asks for something, about a topic "t"."""
     api = dispatch.apis[key]
     fields: dict[str, dict[str, Any]] = {
         "Produce": {
             "acks": 1,
-            "topic_data": [TopicProduceData("t", bytes(16), [PartitionProduceData(0, None)])],
+            "topic_data": [TopicProduceData("t", bytes(16), [PartitionProduceData(0, RECORDS)])],
         },
         "Fetch": {"topics": [FetchTopic("t", bytes(16), [FetchPartition()])]},
         "ListOffsets": {"topics": [ListOffsetsTopic("t", [ListOffsetsPartition(timestamp=-1)])]},

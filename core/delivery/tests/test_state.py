@@ -352,3 +352,16 @@ def test_an_action_that_does_not_fit_changes_nothing(action: Action) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         groups.apply(action)
     assert groups.snapshot(groups.by_id[1]) == before
+
+
+def test_what_is_lost_across_the_cursor_is_passed_over_at_once_and_below_it_only_there() -> None:
+    groups = shared()
+    log = opened(groups)
+    given_out(groups, log, (0, 10, 1))
+    groups.apply((actions.LOST, 1, SID, 4, 1_000_000))
+    progress = groups.by_id[1].progress[SID]
+    assert (progress.cursor, progress.unacked, progress.expired) == (1_000_004, 4, 1_000_000)
+    groups.apply((actions.LOST, 1, SID, 2, 1))
+    assert (progress.cursor, progress.unacked, progress.expired) == (1_000_004, 3, 1_000_001)
+    groups.apply((actions.LOST, 1, SID, 2_000_000, 5))
+    assert progress.cursor == 1_000_004

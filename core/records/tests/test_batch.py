@@ -1,6 +1,7 @@
 """Batches that must not get into the log, and stored ones that must not get out."""
 
 import struct
+import tracemalloc
 
 import pytest
 from crc32c import crc32c
@@ -167,3 +168,24 @@ def test_garbage_in_place_of_records_is_an_error_with_a_code(codec: int) -> None
 def test_a_head_is_read_field_by_field() -> None:
     head = read_head(built(b"a"))
     assert (head.magic, head.producer_id, head.leader_epoch) == (2, -1, 0)
+
+
+def test_a_search_through_a_compressed_batch_holds_a_piece_of_it_at_a_time() -> None:
+    batch = memoryview(built(*[bytes(10_000)] * 100, codec=4))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in records_of(batch, 1 << 24)) == 100
+        assert tracemalloc.get_traced_memory()[1] < 700_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_batch_that_holds_fewer_records_than_it_claims_says_so_at_its_end(codec: int) -> None:
+    data = built(b"a" * 300, b"b", codec=codec)
+    struct.pack_into(">i", data, 23, 4)
+    struct.pack_into(">i", data, 57, 5)
+    found = records_of(memoryview(data), 1 << 20)
+    assert [next(found).value, next(found).value] == [b"a" * 300, b"b"]
+    with pytest.raises(InvalidRecord, match="3 of 5 records are missing"):
+        next(found)
