@@ -4,6 +4,7 @@
     kumquat serve --config server.properties --set message.max.bytes=2000000
     kumquat dump data/…                 what is in a log or index file, and what is wrong with it
     kumquat delay list --subject orders  what is pending, and changing it: see delay_cli.py
+    kumquat groups skip --group billing --subject orders   past what is damaged: see groups_cli.py
     kumquat --version
 
 Every option of the broker is a flag of `serve` (its name with dashes for dots), a variable and a
@@ -51,8 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _dump(parsed.file)
         if parsed.command == "delay":
             return _delay(parsed)
+        if parsed.command == "groups":
+            return _groups(parsed)
         raise _UsageError(
-            "say what to do: kumquat serve, kumquat dump FILE, kumquat delay … or kumquat --help"
+            "say what to do: kumquat serve, kumquat dump FILE, kumquat delay …, kumquat groups … or "
+            "kumquat --help"
         )
     except _UsageError as error:
         return _refuse(str(error))
@@ -70,6 +74,7 @@ def version() -> str:
 def _parser() -> _Parser:
     from gateway.config import OPTIONS
     from gateway.delay_cli import add_commands
+    from gateway.groups_cli import add_commands as add_group_commands
     from gateway.options import show
 
     parser = _Parser(prog="kumquat", description="A message broker for Kafka clients.")
@@ -104,6 +109,8 @@ def _parser() -> _Parser:
     dump.add_argument("file", type=Path, metavar="FILE")
     delay = commands.add_parser("delay", help="list, count, show, cancel, move what is pending")
     add_commands(delay)
+    groups = commands.add_parser("groups", help="have a group skip messages that are damaged")
+    add_group_commands(groups)
     return parser
 
 
@@ -169,6 +176,16 @@ def _dump(path: Path) -> int:
 
 def _delay(parsed: argparse.Namespace) -> int:
     from gateway.delay_cli import Unreachable, run
+
+    try:
+        return run(parsed)
+    except Unreachable as error:
+        return _refuse(str(error))
+
+
+def _groups(parsed: argparse.Namespace) -> int:
+    from gateway.delay_cli import Unreachable
+    from gateway.groups_cli import run
 
     try:
         return run(parsed)
