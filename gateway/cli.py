@@ -9,7 +9,8 @@
 
 Every option of the broker is a flag of `serve` (its name with dashes for dots), a variable and a
 line of the properties file: see config_sources.py. When the broker cannot start, for whatever
-reason that an operator can mend, stderr has one line that says so and the exit code is 2. Modules
+reason that an operator can mend, stderr has one line that says so (of the options, one for each that is
+wrong) and the exit code is 2. Modules
 are imported when a command needs them, so that --version answers at once.
 """
 
@@ -155,7 +156,9 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
         from gateway.server import run_broker
 
         return run_broker(config, show_hints if parsed.hints else None)
-    except (ConfigError, StartError, StoreError, OSError) as error:
+    except ConfigError as error:
+        return _refuse(*error.complaints)
+    except (StartError, StoreError, OSError) as error:
         return _refuse(str(error))
 
 
@@ -193,6 +196,7 @@ def _groups(parsed: argparse.Namespace) -> int:
         return _refuse(str(error))
 
 
-def _refuse(reason: str) -> int:
-    print(f"kumquat: {' '.join(reason.split())}", file=sys.stderr)
+def _refuse(*reasons: str) -> int:
+    for reason in reasons:
+        print(f"kumquat: {' '.join(reason.split())}", file=sys.stderr)
     return CANNOT_START
