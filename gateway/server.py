@@ -11,6 +11,7 @@ import gc
 import logging
 import signal
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import trio
@@ -38,13 +39,14 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
 
     `on_ready` is called with the address of the first listener, once clients can connect.
     """
+    began = time.monotonic()
     sockets = bind(config.listeners)
     admin: socket.socket | None = None
     try:
         if config.admin_listener is not None:
             admin = bind_admin(config.admin_listener)
         broker = Broker.open(config)
-        trio.run(_serve, broker, sockets, admin, on_ready)
+        trio.run(_serve, broker, sockets, admin, began, on_ready)
     except BaseExceptionGroup as group:
         start, rest = group.split(StartError)
         if start is not None and rest is None:
@@ -67,6 +69,7 @@ async def _serve(
     broker: Broker,
     sockets: Sequence[socket.socket],
     admin: socket.socket | None,
+    began: float,
     on_ready: Callable[[str], None] | None,
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -75,9 +78,10 @@ async def _serve(
             await serving.start(broker.serve, sockets, admin)
             _settle_memory()
             addresses = ", ".join(map(_show, sockets))
+            told = _opened(broker, time.monotonic() - began)
             if admin is not None:
-                addresses += f"; admin endpoint on http://{_show(admin)}"
-            logger.info("kumquat %s ready on %s", version(), addresses)
+                told += f"; admin endpoint on http://{_show(admin)}"
+            logger.info("kumquat %s ready on %s; %s", version(), addresses, told)
             if on_ready is not None:
                 on_ready(_show(sockets[0]))
         nursery.cancel_scope.cancel()
@@ -101,6 +105,18 @@ async def _obey_signals(
             stopping = True
             logger.info("%s: stopping", name)
             broker.stop()
+
+
+def _opened(broker: Broker, seconds: float) -> str:
+    """Which folder, what was found in it, and how long that took."""
+    found = broker.statistics()
+    parts = [
+        f"{found.log.subjects:,} subjects",
+        f"{found.log.bytes_stored:,} bytes in {found.log.segments:,} segments",
+        f"{found.groups.groups:,} groups",
+        f"{found.delay.pending:,} messages for later",
+    ]
+    return f"{broker.config.log_dirs.absolute()} opened in {seconds:.2f} s: {', '.join(parts)}"
 
 
 def _settle_memory() -> None:
