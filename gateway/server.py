@@ -111,12 +111,16 @@ def _opened(broker: Broker, seconds: float) -> str:
     """Which folder, what was found in it, and how long that took."""
     found = broker.statistics()
     parts = [
-        f"{found.log.subjects:,} subjects",
-        f"{found.log.bytes_stored:,} bytes in {found.log.segments:,} segments",
-        f"{found.groups.groups:,} groups",
-        f"{found.delay.pending:,} messages for later",
+        _count(found.log.subjects, "subject"),
+        f"{found.log.bytes_stored:,} bytes in {_count(found.log.segments, 'segment')}",
+        _count(found.groups.groups, "group"),
+        f"{_count(found.delay.pending, 'message')} for later",
     ]
     return f"{broker.config.log_dirs.absolute()} opened in {seconds:.2f} s: {', '.join(parts)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _settle_memory() -> None:
