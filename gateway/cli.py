@@ -4,11 +4,13 @@
     kumquat serve --config server.properties --set message.max.bytes=2000000
     kumquat dump data/…                 what is in a log or index file, and what is wrong with it
     kumquat delay list --subject orders  what is pending, and changing it: see delay_cli.py
+    kumquat groups skip --group billing --subject orders   past what is damaged: see groups_cli.py
     kumquat --version
 
 Every option of the broker is a flag of `serve` (its name with dashes for dots), a variable and a
 line of the properties file: see config_sources.py. When the broker cannot start, for whatever
-reason that an operator can mend, stderr has one line that says so and the exit code is 2. Modules
+reason that an operator can mend, stderr has one line that says so (of the options, one for each that is
+wrong) and the exit code is 2. Modules
 are imported when a command needs them, so that --version answers at once.
 """
 
@@ -51,8 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _dump(parsed.file)
         if parsed.command == "delay":
             return _delay(parsed)
+        if parsed.command == "groups":
+            return _groups(parsed)
         raise _UsageError(
-            "say what to do: kumquat serve, kumquat dump FILE, kumquat delay … or kumquat --help"
+            "say what to do: kumquat serve, kumquat dump FILE, kumquat delay …, kumquat groups … or "
+            "kumquat --help"
         )
     except _UsageError as error:
         return _refuse(str(error))
@@ -70,6 +75,7 @@ def version() -> str:
 def _parser() -> _Parser:
     from gateway.config import OPTIONS
     from gateway.delay_cli import add_commands
+    from gateway.groups_cli import add_commands as add_group_commands
     from gateway.options import show
 
     parser = _Parser(prog="kumquat", description="A message broker for Kafka clients.")
@@ -104,6 +110,8 @@ def _parser() -> _Parser:
     dump.add_argument("file", type=Path, metavar="FILE")
     delay = commands.add_parser("delay", help="list, count, show, cancel, move what is pending")
     add_commands(delay)
+    groups = commands.add_parser("groups", help="have a group skip messages that are damaged")
+    add_group_commands(groups)
     return parser
 
 
@@ -148,7 +156,9 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
         from gateway.server import run_broker
 
         return run_broker(config, show_hints if parsed.hints else None)
-    except (ConfigError, StartError, StoreError, OSError) as error:
+    except ConfigError as error:
+        return _refuse(*error.complaints)
+    except (StartError, StoreError, OSError) as error:
         return _refuse(str(error))
 
 
@@ -176,6 +186,17 @@ def _delay(parsed: argparse.Namespace) -> int:
         return _refuse(str(error))
 
 
-def _refuse(reason: str) -> int:
-    print(f"kumquat: {' '.join(reason.split())}", file=sys.stderr)
+def _groups(parsed: argparse.Namespace) -> int:
+    from gateway.delay_cli import Unreachable
+    from gateway.groups_cli import run
+
+    try:
+        return run(parsed)
+    except Unreachable as error:
+        return _refuse(str(error))
+
+
+def _refuse(*reasons: str) -> int:
+    for reason in reasons:
+        print(f"kumquat: {' '.join(reason.split())}", file=sys.stderr)
     return CANNOT_START

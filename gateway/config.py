@@ -10,7 +10,7 @@ Where an option is absent that Kafka has, foreign_options.py says why.
 
 import dataclasses
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -345,33 +345,36 @@ class BrokerConfig:
     )
 
     def __post_init__(self) -> None:
+        if misfits := list(self._misfits()):
+            names = [name for misfit in misfits for name in misfit.names]
+            raise ConfigError(*map(str, misfits), names=tuple(dict.fromkeys(names)))
+
+    def _misfits(self) -> Iterator[ConfigError]:
         if self.socket_request_max_bytes < self.message_max_bytes:
-            raise _misfit(
+            yield _misfit(
                 self,
                 "a batch of the largest size would never arrive",
                 "message.max.bytes",
                 "socket.request.max.bytes",
             )
         if 0 <= self.log_total_bytes < 2 * self.log_segment_bytes:
-            raise _misfit(
+            yield _misfit(
                 self,
                 "log.total.bytes must be at least twice log.segment.bytes, since only whole "
                 "segments are deleted and never the one being written",
                 "log.total.bytes",
                 "log.segment.bytes",
             )
-        self._check_advertised()
-
-    def _check_advertised(self) -> None:
         names = ("listeners", "advertised.listeners")
         if self.advertised_listeners is None:
             if any(listener.host in ("0.0.0.0", "::") for listener in self.listeners):
-                raise _misfit(self, "say at which address clients find this broker", *names)
-            return
-        if len(self.advertised_listeners) != len(self.listeners):
-            raise _misfit(self, "there must be as many of one as of the other", *names)
-        if any(listener.is_wildcard or not listener.port for listener in self.advertised_listeners):
-            raise _misfit(self, "a client needs a host and a port to connect to", *names)
+                yield _misfit(self, "say at which address clients find this broker", *names)
+        elif len(self.advertised_listeners) != len(self.listeners):
+            yield _misfit(self, "there must be as many of one as of the other", *names)
+        elif any(
+            listener.is_wildcard or not listener.port for listener in self.advertised_listeners
+        ):
+            yield _misfit(self, "a client needs a host and a port to connect to", *names)
 
     @property
     def retention_ms(self) -> int:
@@ -423,7 +426,7 @@ def _misfit(config: BrokerConfig, reason: str, *names: str) -> ConfigError:
     given = " and ".join(
         f"{name}={show(getattr(config, OPTIONS[name].field)) or '(not set)'}" for name in names
     )
-    return ConfigError(f"{given} do not fit together: {reason}", names)
+    return ConfigError(f"{given} do not fit together: {reason}", names=names)
 
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(

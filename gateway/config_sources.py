@@ -5,8 +5,9 @@
 
 Later sources win; within a source the last mention does (as in Java's properties, to which
 scripts append). An unknown name or a bad value anywhere is an error, even when a later source
-would hide it: it is a mistake that somebody made. The ConfigError names the place (file and line,
-variable or flag), the option, the value, what is allowed, and the nearest known name.
+would hide it: it is a mistake that somebody made. The ConfigError has a line for each, which names the
+place (file and line, variable or flag), the option, the value, what is allowed, and the nearest known name.
+Whether the options fit together is looked at when each of them is right.
 
 The file has Java's properties syntax: `name=value`, `name: value` or `name value`; comments after
 # or !; a backslash at the end of a line continues it; \\t, \\n, \\uXXXX and so on are escapes. It
@@ -41,6 +42,8 @@ class Setting:
     name: str
     text: str
     origin: str
+    problem: str = ""
+    """Why it cannot even be read."""
 
 
 def load(
@@ -51,25 +54,39 @@ def load(
     """The broker's options from all sources; raises ConfigError."""
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
+    complaints: list[str] = []
     for source in (read_file(file) if file else (), read_environment(environ or {}), given):
         for setting in source:
-            option, value = _parse(setting)
+            try:
+                option, value = _parse(setting)
+            except ConfigError as error:
+                complaints += error.complaints
+                continue
             values[option.name] = value
             origins[option.name] = setting.origin
+    if complaints:
+        raise ConfigError(*complaints)
     try:
         return BrokerConfig.of(values)
     except ConfigError as error:
-        places = [f"{name} from {origins[name]}" for name in error.names if name in origins]
-        raise ConfigError(f"{error} ({', '.join(places)})" if places else str(error)) from None
+        named = {name: origins[name] for name in error.names if name in origins}
+        raise ConfigError(*(_with_places(line, named) for line in error.complaints)) from None
+
+
+def _with_places(line: str, origins: Mapping[str, str]) -> str:
+    """A line on options that do not fit together, and where they were said."""
+    places = [f"{name} from {origin}" for name, origin in origins.items() if f"{name}=" in line]
+    return f"{line} ({', '.join(places)})" if places else line
 
 
 def read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
     for variable, text in environ.items():
         if variable.startswith(ENVIRONMENT_PREFIX) and not _NOT_OURS.match(variable):
-            if variable not in _VARIABLES:
-                hint = _hint(variable, _VARIABLES)
-                raise ConfigError(f"environment: unknown option {variable}{hint}")
-            yield Setting(_VARIABLES[variable], text, variable)
+            if variable in _VARIABLES:
+                yield Setting(_VARIABLES[variable], text, variable)
+            else:
+                problem = f"unknown option {variable}{_hint(variable, _VARIABLES)}"
+                yield Setting(variable, text, "environment", problem)
 
 
 def read_file(path: Path) -> Iterator[Setting]:
@@ -84,12 +101,12 @@ def read_file(path: Path) -> Iterator[Setting]:
         try:
             yield Setting(_unescape(name), _unescape(value), origin)
         except ValueError:
-            raise ConfigError(
-                f"{origin}: \\u must be followed by four hexadecimal digits"
-            ) from None
+            yield Setting(name, value, origin, "\\u must be followed by four hexadecimal digits")
 
 
 def _parse(setting: Setting) -> tuple[Option, object]:
+    if setting.problem:
+        raise ConfigError(f"{setting.origin}: {setting.problem}")
     option = _NAMES.get(setting.name)
     if option is None:
         raise ConfigError(f"{setting.origin}: {explain_unknown(setting.name)}")

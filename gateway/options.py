@@ -23,11 +23,13 @@ ENVIRONMENT_PREFIX = "KUMQUAT_"
 class ConfigError(Exception):
     """The broker's options cannot be used: a line with option, value, source, what is allowed.
 
-    `names`: the options that do not fit together, where it is about more than one.
+    `names`: the options that do not fit together, where it is about more than one. `complaints`: the
+    lines, where there are several.
     """
 
-    def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, *complaints: str, names: tuple[str, ...] = ()) -> None:
+        super().__init__("\n".join(complaints))
+        self.complaints = complaints
         self.names = names
 
 

@@ -11,6 +11,7 @@ import logging
 import signal
 import socket
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import trio
@@ -42,6 +43,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
 
     `on_ready` is called with the address of the first listener, once clients can connect.
     """
+    began = time.monotonic()
     raise_limit(config.max_connections)
     sockets = bind(config.listeners)
     admin: socket.socket | None = None
@@ -49,7 +51,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
         if config.admin_listener is not None:
             admin = bind_admin(config.admin_listener)
         broker = Broker.open(config)
-        trio.run(_serve, broker, sockets, admin, on_ready)
+        trio.run(_serve, broker, sockets, admin, began, on_ready)
     except BaseExceptionGroup as group:
         start, rest = group.split(StartError)
         if start is not None and rest is None:
@@ -72,6 +74,7 @@ async def _serve(
     broker: Broker,
     sockets: Sequence[socket.socket],
     admin: socket.socket | None,
+    began: float,
     on_ready: Callable[[str], None] | None,
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -85,9 +88,10 @@ async def _serve(
             if broker.config.loop_trace_ms >= 0:
                 trio.lowlevel.add_instrument(StepTracer(broker.config.loop_trace_ms))
             addresses = ", ".join(map(_show, sockets))
+            told = _opened(broker, time.monotonic() - began)
             if admin is not None:
-                addresses += f"; admin endpoint on http://{_show(admin)}"
-            logger.info("kumquat %s ready on %s", version(), addresses)
+                told += f"; admin endpoint on http://{_show(admin)}"
+            logger.info("kumquat %s ready on %s; %s", version(), addresses, told)
             if on_ready is not None:
                 on_ready(_show(sockets[0]))
         nursery.cancel_scope.cancel()
@@ -111,6 +115,22 @@ async def _obey_signals(
             stopping = True
             logger.info("%s: stopping", name)
             broker.stop()
+
+
+def _opened(broker: Broker, seconds: float) -> str:
+    """Which folder, what was found in it, and how long that took."""
+    found = broker.statistics()
+    parts = [
+        _count(found.log.subjects, "subject"),
+        f"{found.log.bytes_stored:,} bytes in {_count(found.log.segments, 'segment')}",
+        _count(found.groups.groups, "group"),
+        f"{_count(found.delay.pending, 'message')} for later",
+    ]
+    return f"{broker.config.log_dirs.absolute()} opened in {seconds:.2f} s: {', '.join(parts)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _show(sock: socket.socket) -> str:

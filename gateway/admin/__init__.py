@@ -5,10 +5,12 @@
     routes.py      which function answers what, and how failures become answers
     arguments.py   what a request says, checked; times.py reads and shows times
     delay.py       /delay/…: what is pending; cancel and move it
+    groups.py      /groups/…: have a group skip what is damaged
 
 There is no authentication: it listens on loopback only, and answers only requests whose Host is loopback
 too and, where they change something, that say application/json. So a page in a browser on this machine
 can neither read nor change anything here, whatever name it has made to point here.
 
-`kumquat delay …` (gateway/delay_cli.py) is a thin client of it.
+`kumquat delay …` (gateway/delay_cli.py) and `kumquat groups …` (gateway/groups_cli.py) are thin clients
+of it.
 """

@@ -52,7 +52,7 @@ async def list_pending(broker: Broker, arguments: Arguments) -> Answer:
 
 
 async def show(broker: Broker, arguments: Arguments) -> Answer:
-    subject = _subject(broker, arguments.required("subject"))
+    subject = find_subject(broker, arguments.required("subject"))
     delay_id = arguments.required("id")
     content = arguments.flag("value")
     shown = await broker.delay.show(subject, delay_id, content=content)
@@ -60,14 +60,14 @@ async def show(broker: Broker, arguments: Arguments) -> Answer:
 
 
 async def cancel(broker: Broker, arguments: Arguments) -> Answer:
-    subject = _subject(broker, arguments.required("subject"))
+    subject = find_subject(broker, arguments.required("subject"))
     delay_id, sid = _target(arguments)
     shown = await broker.delay.cancel(subject, delay_id=delay_id, sid=sid)
     return Answer(STATUS.get(shown.status, 200), _shown(subject, shown))
 
 
 async def move(broker: Broker, arguments: Arguments) -> Answer:
-    subject = _subject(broker, arguments.required("subject"))
+    subject = find_subject(broker, arguments.required("subject"))
     delay_id, sid = _target(arguments)
     due = arguments.time("due")
     if due is None:
@@ -80,13 +80,13 @@ def _range(broker: Broker, arguments: Arguments) -> tuple[Subject | None, int, i
     name = arguments.text("subject")
     due_from, due_to = arguments.time("from"), arguments.time("to")
     return (
-        None if name is None else _subject(broker, name),
+        None if name is None else find_subject(broker, name),
         0 if due_from is None else due_from,
         LONG_MAX if due_to is None else due_to,
     )
 
 
-def _subject(broker: Broker, name: str) -> Subject:
+def find_subject(broker: Broker, name: str) -> Subject:
     subject = broker.log.subjects.by_name.get(name)
     if subject is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no subject {name!r}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from gateway.admin import delay
+from gateway.admin import delay, groups
 from gateway.admin.arguments import Arguments
 from gateway.admin.http import Answer, HttpError
 from gateway.dispatch import ANSWERABLE
@@ -45,6 +45,7 @@ ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
     ("GET", "/delay/show"): (delay.show, ("subject", "id", "value")),
     ("POST", "/delay/cancel"): (delay.cancel, ("subject", "id", "sid")),
     ("POST", "/delay/move"): (delay.move, ("subject", "id", "sid", "due")),
+    ("POST", "/groups/skip"): (groups.skip, ("group", "subject", "to")),
     ("GET", "/statistics"): (_statistics, ()),
 }
 

@@ -71,6 +71,16 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert said in refused(capsys, *arguments)
 
 
+def test_each_mistake_in_a_file_is_a_line_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.io.threads=8\nnode.id=x\n")
+    assert main(["serve", "--config", str(file)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.startswith(f"kumquat: {file}:") for line in lines] == [True, True]
+
+
 def test_a_bad_variable_is_one_line_and_exit_code_2() -> None:
     result = kumquat("serve", KUMQUAT_LISTENERS="nonsense")
     assert (result.returncode, result.stdout) == (2, "")

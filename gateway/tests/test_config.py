@@ -312,6 +312,25 @@ def test_an_error_in_a_file_names_its_line(tmp_path: Path) -> None:
         load(file)
 
 
+def test_a_file_with_several_mistakes_is_refused_for_the_first_alone(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.io.threads=8\nmesage.max.bytes=1\nnode.id=\\u12\nfetch.max.bytes=many\n")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {"KUMQUAT_LISTENER": "x"}, flags(node_id="x"))
+    places = [line.partition(": ")[0] for line in refused.value.complaints]
+    assert places == [*(f"{file}:{n}" for n in range(1, 5)), "environment", "--node.id"]
+
+
+def test_options_that_do_not_fit_together_are_told_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("socket.request.max.bytes=1024\nlog.total.bytes=5\n")
+    with pytest.raises(ConfigError) as refused:
+        load(file)
+    first, second = refused.value.complaints
+    assert first.endswith(f"(socket.request.max.bytes from {file}:1)")
+    assert second.endswith(f"(log.total.bytes from {file}:2)")
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--config: cannot read .*nowhere: No such file"):
         load(tmp_path / "nowhere")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import struct
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from kafka import KafkaProducer
 
 from core.logs.service import MessageService
 from gateway.acceptor import BACKLOG
@@ -79,6 +82,17 @@ def test_what_was_acked_before_a_stop_is_there_after_it(kumquat: TestBroker) -> 
 
 
 @pytest.mark.kumquat(shutdown_grace_ms=60_000)
+def test_a_start_does_not_say_what_it_found_where(kumquat: TestBroker) -> None:
+    with closing(KafkaProducer(bootstrap_servers=kumquat.bootstrap)) as producer:
+        producer.send("orders", b"now").get(60)
+        producer.send("orders", b"later", headers=[("qmq-delay-ms", b"3600000")]).get(60)
+    kumquat.kill()
+    kumquat.start()
+    line = kumquat.log_text().splitlines()[-1]
+    assert f" ready on {kumquat.bootstrap}; {kumquat.directory} opened in " in line
+    assert re.search(r" s: 1 subject, \d+ bytes in 1 segment, 0 groups, 1 message for later", line)
+
+
 def test_a_second_signal_does_not_wait_for_clients(kumquat: TestBroker) -> None:
     raw = Raw(kumquat)
     raw.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
