@@ -18,6 +18,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from core.logs.files import Buffer, Files
+from core.logs.unreadable import read_patiently
 from core.wheel.schedule_format import BLOCK, FENCE, ScheduleClosed, ScheduleDamaged
 
 KEPT_BLOCKS = 16
@@ -81,7 +82,7 @@ class Source:
                 raise ScheduleClosed(f"{self.path} is closed")
             self._readers += 1
         try:
-            data = self._files.pread(self._fd, size, offset)
+            data = read_patiently(self._files, self._fd, size, offset)
         finally:
             with self._lock:
                 self._readers -= 1

@@ -2,27 +2,30 @@
 
 A record lies in the message log at its schedule id, or in a schedule file; the entry says which. Neighbours
 are read together. Every record is checked against its own CRC: what is damaged comes back as the words that
-say so, never as bytes, and never keeps others from being read.
+say so, never as bytes, and never keeps others from being read. What the disk does not give at the moment
+comes back as the OSError: that says nothing about the record, it is to be asked for again.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from core.errors import CorruptMessage
 from core.logs.format import HEADER_SIZE
 from core.logs.log import MessageLog
 from core.logs.parked import ORIGIN_SIZE, RECORD_HEAD, RECORD_HEAD_SIZE, parked_damage
 from core.logs.segment import Segment
+from core.logs.unreadable import read_patiently
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import ScheduleClosed, ScheduleDamaged
 from core.wheel.wheel import LOG, Slot
 
 log = logging.getLogger("kumquat.delay")
+T = TypeVar("T")
 
 _GAP = 32 << 10
 """Bytes between two records that are rather read than a second read begun."""
@@ -31,8 +34,11 @@ _STRIDE = 1 << 20
 
 _ENDLESS = 1 << 63
 
-Body = bytes | str
-"""A parked record, or what is wrong with it."""
+MOST_FAILED = 8
+"""After so many reads that failed the rest of them is not tried: a dying disk takes long for each."""
+
+Body = bytes | str | OSError
+"""A parked record; or what is wrong with it; or why it cannot be read at the moment."""
 Place = tuple[int, int]
 """Where a record lies in the log, and its length."""
 
@@ -44,12 +50,11 @@ class LogBodies:
         self._log = message_log
 
     def payload(self, position: int, length: int) -> bytes:
-        """The payload of a PARKED frame, cut off where its records can no longer be told apart."""
+        """The payload of a PARKED frame, cut off where its records can no longer be told apart. OSError: it
+        cannot be read at the moment."""
         try:
             payload = self.read(position + HEADER_SIZE, length)
-        except (CorruptMessage, OSError) as error:
-            if isinstance(error, OSError) and error.errno != errno.EIO:
-                raise
+        except CorruptMessage as error:
             log.error("the parked messages at position %d of the log are lost: %s", position, error)
             return bytes(ORIGIN_SIZE)
         at = ORIGIN_SIZE
@@ -72,10 +77,9 @@ class LogBodies:
             try:
                 data = self.read(begin, end - begin)
             except (CorruptMessage, OSError) as error:
-                if isinstance(error, OSError) and error.errno != errno.EIO:
-                    raise
-                for i in run:
-                    found[i] = self._alone(places[i]) if len(run) > 1 else str(error)
+                bodies = _each([places[i] for i in run], self._alone, error)
+                for i, body in zip(run, bodies, strict=True):
+                    found[i] = body
                 continue
             for i in run:
                 position, length = places[i]
@@ -90,7 +94,7 @@ class LogBodies:
     def read(self, position: int, size: int) -> bytes:
         segment = self._segment(position)
         with self._log.open_files.pinned(segment.path) as fd:
-            data = self._log.files.pread(fd, size, position - segment.base)
+            data = read_patiently(self._log.files, fd, size, position - segment.base)
         if len(data) != size:
             raise CorruptMessage(
                 f"{segment.path}: expected {size} bytes at position {position}, found {len(data)}"
@@ -126,6 +130,24 @@ def _runs(
         yield run
 
 
+def _each(
+    places: Sequence[T], read: Callable[[T], Body], error: OSError | CorruptMessage
+) -> list[Body]:
+    """What could not be read together, one by one; `error` says why."""
+    if len(places) == 1:
+        return [error if isinstance(error, OSError) else str(error)]
+    found: list[Body] = []
+    failed = 0
+    for place in places:
+        if isinstance(error, OSError) and failed == MOST_FAILED:
+            found.append(error)
+            continue
+        body = read(place)
+        failed += isinstance(body, OSError)
+        found.append(body)
+    return found
+
+
 def read_bodies(
     slots: Sequence[Slot], log_bodies: LogBodies, files: dict[int, ScheduleFile]
 ) -> list[Body]:
@@ -135,24 +157,23 @@ def read_bodies(
         by_source.setdefault(slot.source, []).append(i)
     found: list[Body] = [""] * len(slots)
     for source, indexes in by_source.items():
-        bodies: Sequence[object]
+        bodies: Sequence[Body]
         if source == LOG:
             bodies = log_bodies.read_many([(slots[i].sid, slots[i].length) for i in indexes])
         else:
             bodies = _from_file(files.get(source), [slots[i] for i in indexes])
         for i, body in zip(indexes, bodies, strict=True):
-            found[i] = body if isinstance(body, bytes) else str(body)
+            found[i] = body
     return found
 
 
-def _from_file(file: ScheduleFile | None, slots: Sequence[Slot]) -> Sequence[object]:
+def _from_file(file: ScheduleFile | None, slots: Sequence[Slot]) -> list[Body]:
     """A file is closed under a reader only when all that was wanted of it has been cancelled."""
     if file is not None:
         with suppress(ScheduleClosed):
             try:
-                return file.read_many([(slot.offset, slot.length) for slot in slots])
-            except ScheduleDamaged as damage:
-                if len(slots) == 1:
-                    return [damage]
-                return [body for slot in slots for body in _from_file(file, [slot])]
+                found = file.read_many([(slot.offset, slot.length) for slot in slots])
+            except (ScheduleDamaged, OSError) as error:
+                return _each(slots, lambda slot: _from_file(file, [slot])[0], error)
+            return [body if isinstance(body, bytes) else str(body) for body in found]
     return ["cancelled"] * len(slots)

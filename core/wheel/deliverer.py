@@ -11,7 +11,8 @@ Rules:
   Deliveries are a moment apart, so that many messages a second do not mean as many writes and syncs.
 - A write that fails changes nothing. It is tried again every second; one line in the log says when that
   begins, another when it ends, and `failing` says so meanwhile.
-- A record that is damaged is given up, loudly; one whose subject is gone goes with it.
+- A record that is damaged is given up, loudly; one whose subject is gone goes with it. One that cannot be
+  read at the moment is held back and read again, later and later (held_back.py); all others pass it.
 
 Lateness is counted when the messages are synced, which is when consumers can see them.
 """
@@ -33,6 +34,7 @@ from core.logs.service import MessageService
 from core.logs.subject import Subject
 from core.wheel.bodies import Body
 from core.wheel.delivery import build_batches
+from core.wheel.held_back import HeldBack
 from core.wheel.lateness import Histogram
 from core.wheel.schedule import Schedule
 from core.wheel.wheel import NOTCH_MS, Slot
@@ -66,8 +68,9 @@ class Deliverer:
         now_ms: Callable[[], int],
     ) -> None:
         self.lateness = Histogram()
-        self.failing: str | None = None
+        self._failing: str | None = None
         """Why nothing can be delivered at the moment."""
+        self._held_back = HeldBack(schedule.held_back)
         self._log = message_log
         self._schedule = schedule
         self._wheel = schedule.wheel
@@ -88,7 +91,12 @@ class Deliverer:
     @property
     def overdue(self) -> int:
         """How many of the messages at hand should have been delivered by now."""
-        return self._due_count(self._now_ms())
+        return self._due_count(self._now_ms()) + len(self._held_back)
+
+    @property
+    def failing(self) -> str | None:
+        """Why messages cannot be delivered at the moment."""
+        return self._failing or self._held_back.reason
 
     def nudge(self, due: int) -> None:
         """Something that is due then has come into the wheel, or the wheel has been loaded further."""
@@ -110,9 +118,10 @@ class Deliverer:
         """Deliver all that is due, and read ahead."""
         while True:
             await self._fetch()
+            self._take_up(self._held_back.due_again(trio.current_time()))
             if self._due_count(self._now_ms()):
-                if self._bodies.get(self._slots[0].sid) is None:
-                    await self._read()
+                if self._bodies.get(self._slots[0].sid) is None and await self._read():
+                    continue
                 await self._log.wait_produce_unblocked()
                 self._deliver()
                 await trio.lowlevel.checkpoint()
@@ -180,20 +189,33 @@ class Deliverer:
         if not wanted:
             return False
         read = partial(self._read_bodies, wanted)
-        for slot, body in zip(wanted, await trio.to_thread.run_sync(read), strict=True):
-            bodies[slot.sid] = body
-            self._held += len(body)
+        found = await trio.to_thread.run_sync(read)
+        for slot, body in zip(wanted, found, strict=True):
+            if isinstance(body, OSError) and slot.subject_id in self._log.subjects.by_id:
+                self._held_back.add(slot, body, trio.current_time())
+            else:
+                self._held_back.discard(slot.sid)
+                bodies[slot.sid] = body if isinstance(body, bytes) else str(body)
+                self._held += _size(bodies[slot.sid])
         self._unread -= len(wanted)
+        self._slots = [slot for slot in self._slots if slot.sid not in self._held_back]
         return True
+
+    def _take_up(self, slots: list[Slot]) -> None:
+        """Slots that were held back are tried again."""
+        if slots:
+            self._unread += len(slots)
+            self._slots = sorted(self._slots + slots)
 
     def _drop_withdrawn(self) -> None:
         """Forget the slots that were cancelled since they were taken from the wheel."""
         if self._taken_back != self._wheel.taken_back:
             self._taken_back = self._wheel.taken_back
             self._slots = self._wheel.still(self._slots)
+            self._held_back.keep(self._wheel.still)
             sids = {slot.sid for slot in self._slots}
             for sid in self._bodies.keys() - sids:
-                self._held -= len(self._bodies.pop(sid))
+                self._held -= _size(self._bodies.pop(sid))
             self._unread = len(self._slots) - len(self._bodies)
 
     def _make_room(self, slot: Slot) -> bool:
@@ -223,7 +245,7 @@ class Deliverer:
         for slot, name in damaged:
             self._report(slot, name, self._bodies[slot.sid])
         for slot in chunk:
-            self._held -= len(self._bodies.pop(slot.sid))
+            self._held -= _size(self._bodies.pop(slot.sid))
 
     def _chunk(self, now: int) -> list[Slot]:
         """What can be delivered in one go: due, read, and with nothing before it in the wheel."""
@@ -290,11 +312,15 @@ class Deliverer:
     # --- trouble --------------------------------------------------------------------------------
 
     def _failed(self, error: Exception) -> None:
-        if self.failing is None:
+        if self._failing is None:
             log.error("delayed messages cannot be delivered, trying again every second: %s", error)
-        self.failing = str(error)
+        self._failing = str(error)
 
     def _succeeded(self) -> None:
-        if self.failing is not None:
-            self.failing = None
+        if self._failing is not None:
+            self._failing = None
             log.warning("delayed messages are delivered again")
+
+
+def _size(body: Body) -> int:
+    return len(body) if isinstance(body, bytes) else 0

@@ -126,7 +126,7 @@ class Desk:
             known = {delay_id: schedule.look_up((subject.id, delay_id)) for delay_id in moves}
             if None not in known.values() and True not in moves.values():
                 return {delay_id: Target(named, None) for delay_id, named in known.items()}
-            targets = await _in_thread(self._search, subject.id, known, moves, filled)
+            targets = await search_in_thread(self._search, subject.id, known, moves, filled)
             if schedule.filled == filled:
                 return targets
 
@@ -167,7 +167,7 @@ class Desk:
         """Cancel or move the message with a schedule id, durably; None: there is none."""
         async with self._lock:
             frame = self._recent_frame(subject, sid)
-            found = await _in_thread(self._finder.scheduled, subject.id, sid, frame)
+            found = await search_in_thread(self._finder.scheduled, subject.id, sid, frame)
             if found is None or any(dead.sid == sid for dead in self._schedule.tombstones):
                 return None
             due, delay_id, record = found
@@ -210,7 +210,7 @@ class Desk:
         return item
 
 
-async def _in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
+async def search_in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """A search on disk, whose failure the client is told."""
     try:
         return await trio.to_thread.run_sync(work, *args)

@@ -116,6 +116,8 @@ class Finder:
         head = self._log_bodies.read(sid, RECORD_HEAD_SIZE)
         length = RECORD_HEAD.unpack(head)[0]
         [body] = self._log_bodies.read_many([(sid, length)])
+        if isinstance(body, OSError):
+            raise body
         if isinstance(body, str):
             raise CorruptMessage(f"the message scheduled as {sid} is damaged: {body}")
         return body

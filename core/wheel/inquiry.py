@@ -11,19 +11,20 @@ is little; else it is filled first. All runs in threads, while neither fills nor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from heapq import merge
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
 
-import trio
-
+from core.errors import KumquatError
 from core.logs.format import HEADER_SIZE
 from core.logs.parked import RECORD_HEAD, RECORD_HEAD_SIZE, heads_of
 from core.logs.service import MessageService
 from core.logs.subject import Subject
 from core.records.records import varint
 from core.wheel.bodies import Body, LogBodies, read_bodies
+from core.wheel.desk import search_in_thread
 from core.wheel.loader import Loader
 from core.wheel.schedule import FRAME, Key, Schedule
 from core.wheel.schedule_file import ScheduleFile
@@ -105,7 +106,7 @@ class Inquiry:
         subject_ids = wanted if len(wanted) <= _FEW else [None]
         async with self._loader.lock:
             asked = await self._ask(None, due_from, due_to, Cursor(-1, -1))
-            return await trio.to_thread.run_sync(self._count_all, asked, subject_ids)
+            return await search_in_thread(self._count_all, asked, subject_ids)
 
     async def page(
         self,
@@ -119,14 +120,15 @@ class Inquiry:
         after = after or Cursor(-1, -1)
         async with self._loader.lock:
             asked = await self._ask(subject_id, due_from, due_to, after)
-            return await trio.to_thread.run_sync(self._page, asked, limit)
+            return await search_in_thread(self._page, asked, limit)
 
     async def _ask(
         self, subject_id: int | None, due_from: int, due_to: int, after: Cursor
     ) -> _Asked:
         """The lock is held."""
         if self._schedule.recent_bytes > _READ_RECENT:
-            await self._loader.fill_locked()
+            with suppress(OSError, KumquatError):
+                await self._loader.fill_locked()  # else all of it is read from the log
         return self._asked(subject_id, due_from, due_to, after)
 
     def _asked(self, subject_id: int | None, due_from: int, due_to: int, after: Cursor) -> _Asked:
@@ -250,7 +252,7 @@ class Inquiry:
     def _pending(self, slot: Slot, body: Body) -> Pending:
         subject = self._log.subjects.by_id.get(slot.subject_id)
         name = "" if subject is None else subject.name
-        if isinstance(body, str):
+        if not isinstance(body, bytes):
             return Pending(name, slot.sid, None, slot.due, -1, None, slot.length)
         content = parse(body)
         delay_id = content.delay_id.decode(errors="replace") or None

@@ -9,7 +9,9 @@
     merge  small files become larger ones, and what has passed goes; beside all else, in a task of its own
 
 Fills, loads and changes of the list of files exclude one another (`lock`). What blocks runs in threads.
-What fails is tried again after a second; the log says so once.
+What fails is tried again after a second; the log says so once. It holds up only what it touches: a load
+takes what can be read (window.py), from the log where a fill fails, and comes back for the rest. Files are
+not merged until it has it.
 """
 
 from __future__ import annotations
@@ -17,25 +19,20 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 
 import trio
 
 from core.errors import KumquatError
+from core.logs.complaints import Complaints
 from core.logs.service import MessageService
 from core.wheel.bodies import LogBodies
-from core.wheel.schedule import FRAME, Schedule
+from core.wheel.schedule import FRAME, Schedule, Unfiled
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
-    ENTRY,
-    ENTRY_SIZE,
-    HOUR_MS,
-    MESSAGE,
-    TOMBSTONE,
-    Row,
-    ScheduleDamaged,
-    hour_of,
-)
+from core.wheel.schedule_format import ENTRY_SIZE, HOUR_MS, MESSAGE, Row, ScheduleDamaged
 from core.wheel.shelf import Shelf
+from core.wheel.window import ADMIT, Loaded, Window, read_frames, read_window
 
 log = logging.getLogger("kumquat.delay")
 
@@ -45,18 +42,14 @@ URGENT_MS = 5_000
 SLICE = 1_000_000
 """The most entries that are loaded at a time, where due times allow it. A wheel with so many is not loaded
 further, and one with twice as many not even in urgency."""
-ADMIT = 8_192
-"""Entries that are put into the wheel in one go."""
 FILL_BYTES = 64 << 20
 FILL_ITEMS = 200_000
 """Frames, names, tombstones, deliveries: what is kept in memory or read at a start, until the next fill."""
 LOOK_SECONDS = 0.5
 RETRY_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
 MERGE_RETRY_SECONDS = 30.0
 """A merge may read a lot before it fails."""
-
-Tables = list[tuple[int, bytes]]
-"""Entries, each part with the number of its file."""
 
 
 class Loader:
@@ -69,9 +62,15 @@ class Loader:
         nudge: Callable[[int], None],
     ) -> None:
         self.lock = trio.Lock()
-        self.failing: str | None = None
-        """Why nothing can be filled or loaded at the moment."""
-        self._merges_fail = False
+        self._failing: str | None = None
+        self._merges_fail = self._fill_fails = False
+        self._unread: list[Window] = []
+        """What could not be read of windows that are loaded."""
+        self._unread_frames: set[int] = set()
+        """The same for frames that no file holds yet, by position."""
+        self._unread_reason: str | None = None
+        self._pause, self._read_again_at = RETRY_SECONDS, 0.0
+        self._complaints = Complaints(log)
         self._delivered = 0
         """How many had been delivered at the last fill."""
         self._log = message_log
@@ -81,6 +80,11 @@ class Loader:
         self._now_ms = now_ms
         self._nudge = nudge
 
+    @property
+    def failing(self) -> str | None:
+        """Why something cannot be filled or loaded at the moment."""
+        return self._failing or self._unread_reason
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Started when the first window is loaded, or could not be."""
         await self._try(self._load)
@@ -88,12 +92,14 @@ class Loader:
         while True:
             if self._window_wanted():
                 done = await self._try(self._load)
+            elif self._rest_wanted():
+                done = await self._try(self._load_rest)
             elif self._fill_wanted():
                 done = await self._try(self.fill)
             else:
                 done = False
             if not done:
-                await trio.sleep(LOOK_SECONDS if self.failing is None else RETRY_SECONDS)
+                await trio.sleep(LOOK_SECONDS if self._failing is None else RETRY_SECONDS)
 
     async def _try(self, work: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -103,7 +109,7 @@ class Loader:
             return False
         except Exception as error:
             # Not foreseen. It must not end the broker: the log has all that is parked.
-            if self.failing is None:
+            if self._failing is None:
                 log.exception("the schedule cannot be kept: this was not foreseen")
             self._fails(error)
             return False
@@ -120,26 +126,115 @@ class Loader:
         return left < AHEAD_MS and (held < SLICE or (left < URGENT_MS and held < 2 * SLICE))
 
     async def _load(self) -> None:
+        """OSError, KumquatError: the fill before it failed. The window is loaded all the same."""
         schedule = self._schedule
         async with self.lock:
             begin = max(0, schedule.loaded_until)
             if schedule.recent:
-                await self.fill_locked()  # so that it counts
+                with suppress(OSError, KumquatError):
+                    await self.fill_locked()  # so that it counts
             end = await trio.to_thread.run_sync(self._window_end, begin, self._now_ms())
             schedule.begin_load(end, self._log.log.written_end)
-            await self.fill_locked()
-            tables, struck = await trio.to_thread.run_sync(self._read, begin, schedule.border)
-            await self._admit(tables, struck)
+            trouble = await self._try_to_fill()
+            window = Window(begin, schedule.border, schedule.mark, None)
+            loaded = await self._read(window)
+            heads = await self._read_frames() if trouble is not None else []
+            await self._admit(loaded, window.mark)
+            schedule.admit_unfiled(heads, begin)
             schedule.finish_load()
+            if loaded.unread:
+                rest = window._replace(only=loaded.unread)
+                self._owe([*self._unread, rest], loaded.trouble, RETRY_SECONDS)
         self._nudge(begin)
+        if trouble is not None:
+            raise trouble
 
-    async def _admit(self, tables: Tables, struck: set[int]) -> None:
+    async def _try_to_fill(self) -> OSError | KumquatError | None:
+        try:
+            await self.fill_locked()
+        except (OSError, KumquatError) as error:
+            return error
+        return None
+
+    async def _read(self, window: Window) -> Loaded:
+        shelf = self._shelf
+        read = partial(read_window, shelf.current, window, shelf.number_of, self._live, self._lost)
+        return await trio.to_thread.run_sync(read)
+
+    def _lost(
+        self, file: ScheduleFile, row: Row, lost: int, damages: list[ScheduleDamaged]
+    ) -> None:
+        """Blocks: entries that lie in a damaged part of a table are lost, loudly."""
+        what = "messages for later"
+        if row.kind == MESSAGE:
+            self._schedule.counters.damaged += lost
+        else:
+            what = "cancels of messages for later"
+        log.error("up to %d %s are lost: %s", lost, what, "; ".join(map(str, damages)))
+
+    async def _read_frames(self) -> list[Unfiled]:
+        """The heads of messages that no file holds, parked before the load under way. A frame that cannot
+        be read is noted: nothing is filed before it can be."""
+        mark, unread = self._schedule.mark, self._unread_frames
+        heads, failed = await self._heads(
+            lambda position: position < mark and position not in unread
+        )
+        self._unread_frames |= failed.keys()
+        return heads
+
+    async def _admit_unread_frames(self) -> None:
+        """What the loads before could not read of the log comes into the wheel. OSError: not all of it."""
+        if self._unread_frames:
+            heads, failed = await self._heads(self._unread_frames.__contains__)
+            self._schedule.admit_unfiled(heads, 0)
+            self._unread_frames = set(failed)
+            for error in failed.values():
+                raise error
+
+    async def _heads(
+        self, wanted: Callable[[int], bool]
+    ) -> tuple[list[Unfiled], dict[int, OSError]]:
+        recent = self._schedule.recent
+        frames = [recent[i : i + FRAME] for i in range(0, len(recent), FRAME) if wanted(recent[i])]
+        return await trio.to_thread.run_sync(read_frames, frames, self._bodies.payload)
+
+    def _rest_wanted(self) -> bool:
+        return bool(self._unread) and trio.current_time() >= self._read_again_at
+
+    async def _load_rest(self) -> None:
+        """What could not be read when its window was loaded."""
+        async with self.lock:
+            rest: list[Window] = []
+            trouble: OSError | None = None
+            for window in self._unread:
+                loaded = await self._read(window)
+                await self._admit(loaded, window.mark)
+                trouble = trouble or loaded.trouble
+                if loaded.unread:
+                    rest.append(window._replace(only=loaded.unread))
+            self._owe(rest, trouble, min(2 * self._pause, LONGEST_PAUSE_SECONDS))
+        self._nudge(0)
+
+    def _owe(self, windows: list[Window], trouble: OSError | None, pause: float) -> None:
+        """These have to be read again, after a pause."""
+        self._unread, self._pause = windows, pause
+        self._read_again_at = trio.current_time() + pause
+        self._schedule.unloaded = bool(windows)
+        self._unread_reason = str(trouble) if windows else None
+        if windows:
+            self._complaints.error(
+                "unread",
+                "a part of the schedule cannot be read at the moment; its messages wait, it is tried again "
+                f"until it can be: {trouble}",
+            )
+
+    async def _admit(self, loaded: Loaded, mark: int) -> None:
         """Nothing fails in here: a load that has begun to admit is finished."""
-        schedule, seen, admitted = self._schedule, 0, 0
-        for source, table in tables:
+        schedule, seen, admitted, struck = self._schedule, 0, 0, loaded.struck
+        for source, table in loaded.tables:
             struck.update(tombstone.sid for tombstone in schedule.tombstones[seen:])
             seen = len(schedule.tombstones)
-            schedule.admit(source, table, struck)
+            schedule.admit(source, table, struck, mark)
             admitted += len(table) // ENTRY_SIZE
             if admitted >= ADMIT:
                 admitted = 0
@@ -161,37 +256,6 @@ class Loader:
             return end
         return first + max(1, bisect_right(range(1, end - first), SLICE, key=entries_within))
 
-    def _read(self, begin: int, end: int) -> tuple[Tables, set[int]]:
-        """Blocks: the entries due in [begin, end), and the schedule ids that are struck."""
-        tables: Tables = []
-        struck: set[int] = set()
-        live = self._live
-        for file in self._shelf.current:
-            number, hours = self._shelf.number_of(file), (hour_of(begin), hour_of(end - 1) + 1)
-            for row in file.rows(TOMBSTONE, *hours):
-                table = self._entries(file, row, begin, end)
-                struck.update(entry[1] for entry in ENTRY.iter_unpack(table))
-            for row in file.rows(MESSAGE, *hours):
-                if live(row.subject_id):
-                    table = self._entries(file, row, begin, end)
-                    for at in range(0, len(table), ADMIT * ENTRY_SIZE):
-                        tables.append((number, table[at : at + ADMIT * ENTRY_SIZE]))
-        return tables, struck
-
-    def _entries(self, file: ScheduleFile, row: Row, begin: int, end: int) -> bytes:
-        """Without those that lie in a damaged part of the table: they are lost, loudly."""
-        try:
-            return file.entries(row, begin, end)
-        except ScheduleDamaged:
-            table, damages, lost = file.salvage(row, begin, end)
-        what = "messages for later"
-        if row.kind == MESSAGE:
-            self._schedule.counters.damaged += lost
-        else:
-            what = "cancels of messages for later"
-        log.error("up to %d %s are lost: %s", lost, what, "; ".join(map(str, damages)))
-        return table
-
     def _live(self, subject_id: int) -> bool:
         return subject_id in self._log.subjects.by_id
 
@@ -203,7 +267,8 @@ class Loader:
         named, struck = len(schedule.names), len(schedule.tombstones)
         kept = (schedule.recent_frames, named, struck, delivered)
         return (
-            schedule.recent_bytes >= FILL_BYTES
+            self._fill_fails
+            or schedule.recent_bytes >= FILL_BYTES
             or max(kept) >= FILL_ITEMS
             or schedule.filled < self._log.log.state.active.base
         )
@@ -215,6 +280,8 @@ class Loader:
 
     async def fill_locked(self) -> None:
         """The same for who holds the lock."""
+        self._fill_fails = True
+        await self._admit_unread_frames()
         schedule, end = self._schedule, self._log.log.written_end
         fill, delivered = schedule.begin_fill(end), schedule.counters.delivered
         # A deletion behind `end` may not be durable: what holds here is what counts.
@@ -228,6 +295,7 @@ class Loader:
             schedule.abandon_fill(fill)
             raise
         schedule.finish_fill(fill)
+        self._fill_fails = False
         self._delivered = delivered
         self._shelf.add(file, manifest)
 
@@ -252,6 +320,8 @@ class Loader:
     async def _merge(self) -> bool:
         """A merge leaves out what is delivered, and subjects that are deleted, by what is written. A power
         cut can take that back until it is synced: only then may the merged file stand for the others."""
+        if self._unread:
+            return False
         shelf, until = self._shelf, self._schedule.delivered_until[0]
         inputs = await trio.to_thread.run_sync(shelf.plan, until)
         if not inputs:
@@ -264,6 +334,10 @@ class Loader:
                 shelf.discard(merged)
             raise
         async with self.lock:
+            if self._unread:  # by the files that there were
+                if merged is not None:
+                    shelf.discard(merged)
+                return False
             manifest = await trio.to_thread.run_sync(shelf.list_merged, inputs, merged)
             shelf.replace(inputs, merged, manifest)
         return True
@@ -271,19 +345,22 @@ class Loader:
     # --- trouble --------------------------------------------------------------------------------
 
     def _fails(self, error: Exception) -> None:
-        if self.failing is None:
+        if self._failing is None:
             log.error("the schedule cannot be kept, trying again every second: %s", error)
-        self.failing = str(error)
+        self._failing = str(error)
 
     def _works(self) -> None:
-        if self.failing is not None:
-            self.failing = None
+        if self._failing is not None:
+            self._failing = None
             log.warning("the schedule is kept again")
 
 
 def _count(file: ScheduleFile, begin: int, end: int) -> int:
-    """Entries due in [begin, end); those of whole hours where a table is damaged."""
+    """Entries due in [begin, end); those of whole hours where a table is damaged, all where the file cannot
+    be read at the moment."""
     try:
         return file.count(None, begin, end)
     except ScheduleDamaged:
         return file.count(None, begin // HOUR_MS * HOUR_MS, -(-end // HOUR_MS) * HOUR_MS)
+    except OSError:
+        return file.entry_count

@@ -23,10 +23,12 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from crc32c import crc32c
 
@@ -44,6 +46,10 @@ from core.wheel.schedule_format import (
 
 log = logging.getLogger("kumquat.schedule")
 
+T = TypeVar("T")
+
+_PAUSES = (0.1, 0.2, 0.4, 0.8)
+"""Seconds between tries to read at a start."""
 VERSION = 1
 MAGIC = b"KQM1"
 MANIFEST = "manifest"
@@ -151,7 +157,7 @@ def open_files(
 def _open(files: Files, directory: Path, listed: Listed) -> ScheduleFile | Lost:
     path = directory / listed.name
     try:
-        file = ScheduleFile(files, path)
+        file = _patiently(lambda: ScheduleFile(files, path))
     except FileNotFoundError:
         return Lost(listed, f"{path} is missing; it held {listed.entries} messages")
     except OSError as error:
@@ -165,6 +171,18 @@ def _open(files: Files, directory: Path, listed: Listed) -> ScheduleFile | Lost:
         return file
     file.close()
     return Lost(listed, f"{path}: expected {listed}, found {Listed.of(file)}")
+
+
+def _patiently(work: Callable[[], T]) -> T:
+    """What the disk or the machine refuses is asked for again, for a second and a half."""
+    for pause in _PAUSES:
+        try:
+            return work()
+        except FileNotFoundError:
+            raise
+        except OSError:
+            time.sleep(pause)
+    return work()
 
 
 def _remove_leftovers(files: Files, directory: Path, manifest: Manifest) -> None:

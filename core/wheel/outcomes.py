@@ -58,7 +58,7 @@ class Moment(NamedTuple):
 
     def waits_unnamed(self, sid: int, due: int) -> bool:
         """The same for a message that may have no delay id: the wheel has to be searched."""
-        return self.schedule.is_pending(sid, due) or self.schedule.wheel.has(sid, due)
+        return self.schedule.wheel.has(sid, due) or self.schedule.is_pending(sid, due)
 
 
 def decide(moment: Moment, named: Named | None, delay_id: bytes, new_due: int | None) -> CancelItem:

@@ -27,6 +27,10 @@ but for two sorts:
 - deliveries after the last fill, known after a restart from the frames behind F (`done`): an entry that the
   files bring up again is left out by its sid, and gets a tombstone at the next fill.
 
+What the disk does not give at the moment waits while all else is delivered past it: a record (`held_back`),
+or a part of a schedule file that could not be loaded (`unloaded`). Meanwhile W stays where it is, and what
+is delivered of the files gets tombstones.
+
 A tombstone (due, sid, subject) in a schedule file takes an entry of an older file out.
 
 Names: a delay id names the newest message of its subject that was parked with it. Those since F are in
@@ -37,9 +41,11 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from core.errors import StorageError
 from core.logs.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
 from core.logs.parked import (
     CANCELLED,
@@ -64,6 +70,16 @@ NameKey = tuple[int, bytes]
 """Subject id and delay id."""
 FRAME = 3
 """Numbers per frame in `recent`: position, payload length, subject id."""
+
+
+class Unfiled(NamedTuple):
+    """A parked message that lies in the log alone."""
+
+    due: int
+    sid: int
+    length: int
+    subject_id: int
+    named: bool
 
 
 class Named(NamedTuple):
@@ -148,10 +164,15 @@ class Schedule:
         """All with an earlier due time is in the wheel, or done with."""
         self._mark = 0
         """Where the log ended when the border was last raised."""
+        self.held_back: set[int] = set()
+        """Sids of what is due, and cannot be read at the moment."""
+        self.unloaded = False
+        """Whether something with a due time before `loaded_until` could not be loaded yet."""
         self._refiled: dict[int, int] = {}
         self._filling: Fill | None = None
-        self._meanwhile: set[int] = set()
-        """What the fill under way takes along although it was delivered since."""
+        self._meanwhile: dict[int, Tombstone | None] = {}
+        """What the fill under way takes along although it was delivered since; with a tombstone for it, if
+        W did not pass it."""
         self._replaying = True
         self._live_from = 0
         """Where the log ended at the first load: what was parked behind is in the wheel if due before
@@ -271,13 +292,20 @@ class Schedule:
             if sid >= filed:
                 self.gone.add(sid)
             elif sid >= self.filled:
-                self._meanwhile.add(sid)
+                self._meanwhile[sid] = self._tombstone(subject_id, sid)
             elif self._replaying:
                 self.done.add(sid)
             elif self._refiled and sid in self._refiled:
                 self.tombstones.append(Tombstone(self._refiled.pop(sid), sid, subject_id))
+            elif (dead := self._tombstone(subject_id, sid)) is not None:
+                self.tombstones.append(dead)
         self._count_down(subject_id, len(sids))
         self.counters.delivered += len(sids)
+
+    def _tombstone(self, subject_id: int, sid: int) -> Tombstone | None:
+        """For a message that is delivered while W stays where it is."""
+        slot = self.wheel.at_hand(sid) if self.w_stays else None
+        return None if slot is None else Tombstone(slot.due, sid, subject_id)
 
     def _count_down(self, subject_id: int, by: int) -> None:
         left = self.pending.get(subject_id, 0) - by
@@ -295,15 +323,28 @@ class Schedule:
 
     def passed(self, key: Key) -> None:
         """All that the wheel gave up to this one is delivered or given up, and that is written."""
-        self.delivered_until = max(self.delivered_until, key)
+        if not self.w_stays:
+            self.delivered_until = max(self.delivered_until, key)
+
+    @property
+    def w_stays(self) -> bool:
+        """Whether something is left behind that comes before what is delivered now."""
+        return self.unloaded or bool(self.held_back)
 
     def is_pending(self, sid: int, due: int) -> bool:
-        """Whether a message with a delay id, not known to be cancelled, has yet to be delivered."""
+        """Whether a message with a delay id, not known to be cancelled, has yet to be delivered.
+        StorageError: that cannot be told, since not all could be loaded."""
         if sid >= self.filled:
             filling = self._filling.gone if self._filling is not None else ()
             return not (sid in self.gone or sid in self._meanwhile or sid in filling)
         if due < self.loaded_until:
-            return self.wheel.holds(sid)
+            holds = self.wheel.holds(sid)
+            if self.unloaded and not holds and (due, sid) > self.delivered_until:
+                raise StorageError(
+                    f"a schedule file cannot be read at the moment: whether the message with schedule id "
+                    f"{sid} is still pending cannot be told; try again"
+                )
+            return holds
         return (due, sid) > self.delivered_until and sid not in self.done
 
     # --- fills ---------------------------------------------------------------------------------
@@ -338,10 +379,11 @@ class Schedule:
         self.filled = fill.end
         for sid, (due, subject_id) in fill.refiled.items():
             if sid in self._meanwhile:
-                self.tombstones.append(Tombstone(due, sid, subject_id))
+                self._meanwhile[sid] = Tombstone(due, sid, subject_id)
             else:
                 self._refiled[sid] = due
-        self._meanwhile = set()
+        self.tombstones += [dead for dead in self._meanwhile.values() if dead is not None]
+        self._meanwhile = {}
         for due, sid, subject_id in fill.lost:
             if not self.wheel.has(sid, due):  # else it is given up when its time comes
                 self._count_down(subject_id, 1)
@@ -353,8 +395,8 @@ class Schedule:
         self._filling = None
         self.recent = fill.frames + self.recent
         self.recent_bytes = sum(self.recent[1::FRAME])
-        self.gone |= fill.gone | self._meanwhile
-        self._meanwhile = set()
+        self.gone |= fill.gone | self._meanwhile.keys()
+        self._meanwhile = {}
         self.names = {**fill.names, **self.names}
         late = [t for t in self.tombstones if t.sid >= fill.start]
         self.gone.update(t.sid for t in late)
@@ -386,10 +428,15 @@ class Schedule:
             # Never below W, wherever the clock is: what is filed under W + 1 ms must be within it.
             self.border, self._mark = max(until, self.delivered_until[0] + 2), log_end
 
-    def admit(self, source: int, table: bytes, struck: set[int]) -> int:
+    @property
+    def mark(self) -> int:
+        """What is parked from there on goes into the wheel by itself, if it is due before the border."""
+        return self._mark
+
+    def admit(self, source: int, table: bytes, struck: set[int], mark: int | None = None) -> int:
         """Put entries of a schedule file into the wheel, without those that were struck by tombstones, are
-        done with, or are there already; gives how many."""
-        until, done, mark = self.delivered_until, self.done, self._mark
+        done with, or are there already; gives how many. `mark`: that of the load that they belong to."""
+        until, done, mark = self.delivered_until, self.done, self._mark if mark is None else mark
         refiled = {sid for sid in self._refiled if sid >= self._live_from}
         kept = []
         for entry in ENTRY.iter_unpack(table):
@@ -405,6 +452,13 @@ class Schedule:
         if table:
             self.wheel.add_table(source, table)
         return len(kept)
+
+    def admit_unfiled(self, heads: Iterable[Unfiled], due_from: int) -> None:
+        """Put messages into the wheel that no file holds yet and that are not there: due from there on, and
+        before the border."""
+        for due, sid, length, subject_id, named in heads:
+            if due_from <= due < self.border and sid not in self.gone and sid >= self.filled:
+                self.wheel.add(due, sid, length, subject_id, named)
 
     def struck_recently(self) -> set[int]:
         """The sids that tombstones since the last fill take out."""

@@ -283,6 +283,10 @@ class Wheel:
         get = self._at_hand.get
         return [slot for slot in slots if get(slot.sid) is slot]
 
+    def at_hand(self, sid: int) -> Slot | None:
+        """The slot of an entry that was given and is not delivered."""
+        return self._at_hand.get(sid)
+
     def delivered(self, sids: Iterable[int]) -> None:
         """They were at hand, and have been delivered or dropped."""
         at_hand = self._at_hand

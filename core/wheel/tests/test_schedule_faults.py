@@ -240,10 +240,16 @@ def test_a_file_that_is_cut_longer_or_another_one_is_lost_loudly(
 def test_a_disk_that_cannot_be_read_for_the_moment_loses_no_file() -> None:
     files, file, manifest = saved()
     file.close()
-    files.fail(Fault("pread", errno.EIO, name=".schedule"))
+    for operation in ("open", "pread"):
+        files.fail(Fault(operation, errno.EMFILE, name=".schedule", times=2))
+        found, lost = open_files(files, FOLDER, manifest)
+        assert (len(found), lost) == (1, []), "it was tried again"
+        found[0].close()
+    files.fail(Fault("pread", errno.EIO, name=".schedule", times=None))
     with pytest.raises(StartError, match=r"\.schedule cannot be read: .*Check the disk"):
         open_files(files, FOLDER, manifest)
     assert files.open_handles() == 0
+    files.heal()
     found, lost = open_files(files, FOLDER, manifest)
     assert (len(found), lost) == (1, [])
 
