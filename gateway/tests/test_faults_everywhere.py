@@ -28,6 +28,7 @@ import pytest
 from core.logs.files import Files
 from gateway.tests.fault_story import tell
 from gateway.tests.faulty_files import ERRORS, SHORT, STOPS_SHORT, Strike, Trace
+from gateway.tests.lives import use_small_merges
 from gateway.tests.one_thread import run, use_one_thread
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ IN_A_ROW = 3
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     use_one_thread(monkeypatch)
+    use_small_merges(monkeypatch)
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -110,3 +112,10 @@ def test_a_call_that_fails_once_costs_nothing_that_was_acked(
 def test_the_story_is_the_same_each_time(calls: Counter[str], tmp_path: Path) -> None:
     """Else a fault might not strike where it is meant to."""
     assert told(tmp_path / "again").calls == calls
+
+
+@pytest.mark.parametrize(
+    "part", ["retention.delete_files", "merge", "index.write_index", "shelf.Shelf.remove", "Replay"]
+)
+def test_the_story_has_all_parts(part: str, calls: Counter[str]) -> None:
+    assert any(part in site for site in calls), f"nothing in the story comes to {part}"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from core.logs.tests.disk import MOODS
 from gateway.tests.held_story import HeldStory
-from gateway.tests.lives import lives
+from gateway.tests.lives import lives, use_small_merges
 from gateway.tests.one_thread import run, use_one_thread
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def tell(steps: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as name:
         folder = Path(name)
         use_one_thread(patch)
-        patch.setattr("core.wheel.merge.AT_ONCE", 3)
+        use_small_merges(patch)
         try:
             run(story)
         finally:
