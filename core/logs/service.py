@@ -39,6 +39,7 @@ log = logging.getLogger("kumquat.log")
 PRODUCER_IDS = 1_000
 _RETRY_SECONDS = 5.0
 _CHUNK = 500
+_PRODUCERS = 500
 
 
 def not_opened(what: str, error: OSError | StorageError) -> StartError:
@@ -272,9 +273,11 @@ class MessageService:
     # --- chores --------------------------------------------------------------------------------
 
     async def _do_chores(self) -> None:
-        """Preambles of new segments, then index files of sealed ones."""
+        """What a new segment needs beforehand, its preamble, then index files of sealed ones."""
         while True:
             try:
+                while self.log.pack_step(_PRODUCERS):
+                    await trio.lowlevel.checkpoint()
                 while self.log.preamble_step():
                     self._kick()
                     await trio.lowlevel.checkpoint()
@@ -313,6 +316,7 @@ class MessageService:
     async def apply_retention(self) -> None:
         """One round, now."""
         message_log, now = self.log, self.log.now_ms()
+        await self._expire_producers(now)
         subjects = list(self.subjects)
         for i in range(0, len(subjects), _CHUNK):
             chunk = subjects[i : i + _CHUNK]
@@ -325,6 +329,15 @@ class MessageService:
             due_segment := await trio.to_thread.run_sync(self._retention.due_segment, now)
         ) is not None:
             await self._delete(*due_segment)
+
+    async def _expire_producers(self, now: int) -> None:
+        """Forget producers that have long been silent, a few at a time."""
+        before = now - self.log.options.producer_id_expiration_ms
+        for i, subject in enumerate(list(self.subjects)):
+            while subject.forget_producers(before, _PRODUCERS):
+                await trio.lowlevel.checkpoint()
+            if i % _CHUNK == 0:
+                await trio.lowlevel.checkpoint()
 
     def _raise(self, due: list[tuple[Subject, int]]) -> None:
         for subject, earliest in due:
@@ -349,6 +362,9 @@ class MessageService:
         self.log.forget_segment(segment)
         self._reader.indexes.forget(segment)
         await trio.to_thread.run_sync(delete_files, self.log.files, segment)
+        # A reader may have opened it once more before it was unlinked.
+        self.log.open_files.forget(segment.path)
+        self._reader.indexes.forget(segment)
 
     # --- numbers -------------------------------------------------------------------------------
 
