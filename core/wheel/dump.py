@@ -16,6 +16,7 @@ from core.errors import StartError
 from core.logs.files import RealFiles
 from core.logs.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED
 from core.wheel import manifest
+from core.wheel.manifest_format import parse
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
@@ -41,7 +42,7 @@ _AT_ONCE = 1000
 
 
 def is_of_schedule(path: Path) -> bool:
-    return path.suffix == SUFFIX or path.name == manifest.MANIFEST
+    return path.suffix == SUFFIX or path.name in (manifest.MANIFEST, manifest.COPY)
 
 
 def dump_schedule(path: Path, out: TextIO) -> int:
@@ -50,7 +51,7 @@ def dump_schedule(path: Path, out: TextIO) -> int:
         print(f"{path}: there is no such file", file=out)
         return 2
     try:
-        if path.name == manifest.MANIFEST:
+        if path.name in (manifest.MANIFEST, manifest.COPY):
             return _dump_manifest(path, out)
         return _dump_file(path, out)
     except (ScheduleDamaged, StartError) as damage:
@@ -123,7 +124,7 @@ def _dump_names(file: ScheduleFile, out: TextIO) -> int:
 
 
 def _dump_manifest(path: Path, out: TextIO) -> int:
-    found = manifest.parse(path, path.read_bytes())
+    found = parse(path, path.read_bytes())
     for listed in found.files:
         print(
             f"file {listed.name} messages={listed.entries} size={listed.size} crc={listed.crc:#010x}",
@@ -131,9 +132,10 @@ def _dump_manifest(path: Path, out: TextIO) -> int:
         )
     for subject_id, count in sorted(found.pending.items()):
         print(f"pending subject={subject_id} messages={count}", file=out)
-    for (subject_id, delay_id), until in sorted(found.remembered.items()):
+    for (subject_id, delay_id), (until, new_due) in sorted(found.remembered.items()):
         name = delay_id.decode(errors="replace")
-        print(f"cancel of {name!r} subject={subject_id} until={_time(until)}", file=out)
+        what = "cancel" if new_due is None else f"move to {_time(new_due)}"
+        print(f"{what} of {name!r} subject={subject_id} until={_time(until)}", file=out)
     for sid in sorted(found.done):
         print(f"done id={sid}", file=out)
     due, sid = found.delivered_until

@@ -1,84 +1,45 @@
 """The manifest of the schedule: which files count, and how far the log has been brought into them.
 
-    manifest: magic "KQM1" 4, version 2, filled 8, delivered until: due 8 and schedule id 8, number of files
-              4, of subjects with pending messages 4, of remembered cancels 4, of those done 4;
-              a file: from 8, to 8, number of its name 4, entries 8, size 8, CRC of its footer 4;
-              pending: subject id 4, messages 8;
-              remembered: subject id 4, until 8, length of the id 2, the id;
-              done: schedule id 8;
-              CRC-32C of all before 4
-
 - `filled`: all that frames of the log below it park, cancel and deliver is in the files.
 - `delivered_until`: (due, schedule id); every entry of the files up to it is delivered or cancelled.
-- `done`: entries of the files behind it that are delivered too.
-- `remembered`: cancels that came before the message with their id, and until when they hold.
+- `done`: entries of the files behind it that are delivered too; none is due after `done_until`.
+- `remembered`: cancels and moves that came before the message with their id, and until when they hold.
 
-It is replaced as a whole, atomically, so it is always of one moment. The order of a change is: write the
-new file, save the manifest, unlink the files that it no longer names. So a file that no manifest names is
-a leftover, and `open_files` removes it. A manifest is saved before the first file is: a folder with
-schedule files and without a manifest has lost it.
+There are two copies with the same content (bytes: manifest_format.py), `manifest` and `manifest.copy`.
+Each is replaced as a whole, atomically, one after the other. A start takes the newer one of those that are
+whole, and writes both again if they differ. So a flipped bit or a cut costs nothing. If neither is whole,
+or both are gone though there are schedule files, it is made from these (rebuild.py), loudly: the broker
+starts.
+
+The order of a change is: write the new file, save the manifest, unlink the files that it no longer names.
+So a file that no manifest names is a leftover, and `open_files` removes it. A manifest is saved before the
+first file is.
 """
 
 from __future__ import annotations
 
 import logging
-import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from crc32c import crc32c
-
 from core.errors import StartError
 from core.logs.files import Files, write_file_atomically
-from core.logs.parked import SCHEDULE_ID
+from core.wheel.manifest_format import Listed, Manifest, pack, parse
+from core.wheel.rebuild import rebuild
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
-    SUFFIX,
-    TEMPORARY,
-    ScheduleDamaged,
-    ScheduleLost,
-    file_name,
-)
+from core.wheel.schedule_format import SUFFIX, TEMPORARY, ScheduleDamaged
 
 log = logging.getLogger("kumquat.schedule")
-
 T = TypeVar("T")
+
+MANIFEST = "manifest"
+COPY = "manifest.copy"
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
 """Seconds between tries to read at a start."""
-VERSION = 1
-MAGIC = b"KQM1"
-MANIFEST = "manifest"
-
-_HEAD = struct.Struct(">4sHqqqIIII")
-assert _HEAD.size == 46
-_FILE = struct.Struct(">qqIQQI")
-assert _FILE.size == 40
-_PENDING = struct.Struct(">Iq")
-_REMEMBERED = struct.Struct(">IqH")
-
-
-class Listed(NamedTuple):
-    """A schedule file as the manifest knows it."""
-
-    stretch: tuple[int, int]
-    number: int
-    entries: int
-    """Messages in it; tombstones are not counted."""
-    size: int
-    crc: int
-
-    @property
-    def name(self) -> str:
-        return file_name(self.stretch, self.number)
-
-    @classmethod
-    def of(cls, file: ScheduleFile) -> Listed:
-        return cls(file.stretch, file.number, file.entry_count, file.size, file.crc)
 
 
 class Lost(NamedTuple):
@@ -88,47 +49,43 @@ class Lost(NamedTuple):
     reason: str
 
 
-@dataclass
-class Manifest:
-    filled: int = 0
-    delivered_until: tuple[int, int] = (-1, -1)
-    files: list[Listed] = field(default_factory=list)
-    """By stretch; they do not overlap."""
-    pending: dict[int, int] = field(default_factory=dict)
-    """Messages to be delivered, by subject id."""
-    remembered: dict[tuple[int, bytes], int] = field(default_factory=dict)
-    """Until when, by subject id and delay id."""
-    done: set[int] = field(default_factory=set)
-
-
 def load(files: Files, directory: Path) -> Manifest:
-    """What the folder's manifest says. A folder that is missing or empty gets both, durably. ScheduleLost
-    when the manifest is missing though there are schedule files, or when it is damaged; StartError when
-    a newer broker wrote it."""
-    path = directory / MANIFEST
-    if files.exists(directory) and files.exists(path):
-        return parse(path, _content(files, path))
-    files.mkdir(directory)
-    files.fsync_dir(directory.parent)
-    orphans = [name for name in files.listdir(directory) if name.endswith(SUFFIX)]
-    if orphans:
-        raise ScheduleLost(
-            f"{path} is missing, but there are {len(orphans)} schedule files. {_WHAT_TO_DO}"
-        )
-    manifest = Manifest()
-    save(files, directory, manifest)
+    """What the folder's manifest says. A folder that is missing or empty gets both copies, durably.
+    StartError when a newer broker wrote it, or when it cannot be read at the moment."""
+    if not files.exists(directory):
+        files.mkdir(directory)
+        files.fsync_dir(directory.parent)
+    paths = [directory / name for name in (MANIFEST, COPY)]
+    found = [_load(files, path) for path in paths if files.exists(path)]
+    whole = [manifest for manifest in found if manifest is not None]
+    if whole:
+        manifest = max(whole, key=lambda one: one.generation)
+    elif found or any(name.endswith(SUFFIX) for name in files.listdir(directory)):
+        manifest = rebuild(files, directory)
+    else:
+        manifest = Manifest()
+    differ = len(whole) < len(paths) or whole[0] != whole[1]
+    if differ and not manifest.rebuilt:  # that is not complete yet
+        manifest.generation += 1
+        save(files, directory, manifest)
     return manifest
 
 
-_WHAT_TO_DO = (
-    "It says which messages for later are still to be delivered. Bring it back from a backup; or move "
-    "the folder away: then what the log still holds is scheduled from it, and all that is older is lost"
-)
+def _load(files: Files, path: Path) -> Manifest | None:
+    try:
+        return parse(path, _patiently(lambda: _content(files, path)))
+    except ScheduleDamaged as damage:
+        log.error("one of two copies of the schedule's manifest is damaged: %s", damage)
+    except OSError as error:
+        raise StartError(f"{path} cannot be read: {error}. Check the disk, start again") from error
+    return None
 
 
 def save(files: Files, directory: Path, manifest: Manifest) -> None:
-    """Durable when it returns."""
-    write_file_atomically(files, directory / MANIFEST, pack(manifest))
+    """Durable when it returns. OSError: a start may find this one or the one before."""
+    data = pack(manifest)
+    for name in (MANIFEST, COPY):
+        write_file_atomically(files, directory / name, data)
 
 
 def open_files(
@@ -199,55 +156,3 @@ def _content(files: Files, path: Path) -> bytes:
         return files.pread(fd, files.size(fd), 0)
     finally:
         files.close(fd)
-
-
-def pack(manifest: Manifest) -> bytes:
-    sizes = map(len, (manifest.files, manifest.pending, manifest.remembered, manifest.done))
-    parts = [_HEAD.pack(MAGIC, VERSION, manifest.filled, *manifest.delivered_until, *sizes)]
-    parts += [_FILE.pack(*stretch, *rest) for stretch, *rest in manifest.files]
-    parts += [_PENDING.pack(*one) for one in manifest.pending.items()]
-    for (subject_id, delay_id), until in manifest.remembered.items():
-        parts += (_REMEMBERED.pack(subject_id, until, len(delay_id)), delay_id)
-    parts += map(SCHEDULE_ID.pack, sorted(manifest.done))
-    data = b"".join(parts)
-    return data + crc32c(data).to_bytes(4, "big")
-
-
-def parse(path: Path, data: bytes) -> Manifest:
-    """ScheduleLost when it is damaged, StartError when a newer broker wrote it."""
-    if len(data) < _HEAD.size + 4:
-        raise ScheduleLost(f"{path} is damaged: {len(data)} bytes. {_WHAT_TO_DO}")
-    crc, found = int.from_bytes(data[-4:], "big"), crc32c(data[:-4])
-    if data[:4] != MAGIC or crc != found:
-        raise ScheduleLost(
-            f"{path} is damaged: expected magic {MAGIC.hex()} and CRC {crc:#010x}, "
-            f"found {data[:4].hex()} and {found:#010x}. {_WHAT_TO_DO}"
-        )
-    _, version, filled, due, sid, *sizes = _HEAD.unpack_from(data)
-    if version > VERSION:
-        raise StartError(
-            f"{path}: format version {version}, this broker knows {VERSION}: "
-            "start the newer broker that wrote it"
-        )
-    manifest = Manifest(filled, (due, sid))
-    _parse_lists(manifest, data, *sizes)
-    return manifest
-
-
-def _parse_lists(
-    manifest: Manifest, data: bytes, file_count: int, pending: int, remembered: int, done: int
-) -> None:
-    at = _HEAD.size
-    end = at + file_count * _FILE.size
-    for begin, until, *rest in _FILE.iter_unpack(data[at:end]):
-        manifest.files.append(Listed((begin, until), *rest))
-    at, end = end, end + pending * _PENDING.size
-    manifest.pending.update(_PENDING.iter_unpack(data[at:end]))
-    at = end
-    for _ in range(remembered):
-        subject_id, until, length = _REMEMBERED.unpack_from(data, at)
-        at += _REMEMBERED.size
-        manifest.remembered[subject_id, data[at : at + length]] = until
-        at += length
-    end = at + done * SCHEDULE_ID.size
-    manifest.done.update(sid for (sid,) in SCHEDULE_ID.iter_unpack(data[at:end]))

@@ -14,14 +14,14 @@ ids that were delivered since the stretch began.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from core.logs.format import DELAYED, DELIVERED, PARKED, FrameHeader
+from core.logs.format import DELIVERED, PARKED
 from core.logs.log import MessageLog
 from core.logs.parked import schedule_ids_of
-from core.logs.scan import Frames, payload_damage
 from core.wheel.bodies import LogBodies
 from core.wheel.fill import names_of, parked_of, tombstones_of
+from core.wheel.frames import delayed_frames
 from core.wheel.manifest import Lost
 from core.wheel.schedule import Schedule
 from core.wheel.schedule_file import ScheduleFile
@@ -32,8 +32,6 @@ log = logging.getLogger("kumquat.delay")
 
 MOST_BYTES = 64 << 20
 """The most that one of the new files is made of."""
-
-Frame = tuple[FrameHeader, bytes]
 
 
 def refill(shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> bool:
@@ -70,12 +68,12 @@ class _Refill:
     def make(self, lost: Lost) -> list[ScheduleFile]:
         begin, end = lost.listed.stretch
         delivered: set[int] = set()
-        for header, payload in self._frames(begin, self._schedule.filled):
+        for header, payload in delayed_frames(self._log, begin, self._schedule.filled):
             if header.kind == DELIVERED:
                 delivered.update(schedule_ids_of(payload))
         scratch = Schedule(begin, self._schedule.delivered_until, {}, {}, set())
         made: list[ScheduleFile] = []
-        for header, payload in self._frames(begin, end):
+        for header, payload in delayed_frames(self._log, begin, end):
             scratch.apply(header.kind, header.subject_id, header.position, payload)
             if header.kind == PARKED and scratch.recent_bytes >= MOST_BYTES:
                 made.append(self._write(scratch, header.end, delivered))
@@ -93,29 +91,3 @@ class _Refill:
         )
         scratch.finish_fill(fill)
         return file
-
-    def _frames(self, begin: int, end: int) -> Iterator[Frame]:
-        """The frames of delayed messages from `begin`, where one starts, to `end`."""
-        for segment in self._log.state.segments:
-            position, until = max(begin, segment.base), min(end, segment.end)
-            if position >= until:
-                continue
-            with Frames(self._log.files, segment) as frames:
-                while position < until:
-                    header = frames.header_at(position)
-                    if isinstance(header, str):
-                        log.error(
-                            "%s: position %d: %s; filled up to there",
-                            segment.path,
-                            position,
-                            header,
-                        )
-                        break
-                    if header.kind in DELAYED:
-                        payload = frames.payload_of(header)
-                        damage = payload_damage(header, payload)
-                        if damage is None:
-                            yield header, bytes(payload)
-                        else:
-                            log.error("%s: position %d: %s", segment.path, position, damage)
-                    position = header.end

@@ -82,6 +82,15 @@ class Unfiled(NamedTuple):
     named: bool
 
 
+class Remembered(NamedTuple):
+    """A cancel or a move that came before its message."""
+
+    until: int
+    """For how long it waits."""
+    new_due: int | None
+    """None: it cancels."""
+
+
 class Named(NamedTuple):
     """The message that a delay id stands for."""
 
@@ -115,7 +124,7 @@ class Fill:
     tombstones: list[Tombstone]
     names: dict[NameKey, Named]
     pending: dict[int, int]
-    remembered: dict[NameKey, int]
+    remembered: dict[NameKey, Remembered]
     done: set[int]
     refiled: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Filled in by the thread: sids that are filed under another due time, that, and their subjects."""
@@ -135,7 +144,7 @@ class Schedule:
         filled: int,
         delivered_until: Key,
         pending: dict[int, int],
-        remembered: dict[NameKey, int],
+        remembered: dict[NameKey, Remembered],
         done: set[int],
     ) -> None:
         self.filled = filled
@@ -211,7 +220,7 @@ class Schedule:
         """What a cancel or a move says of its delay id."""
         key = (subject_id, item.delay_id)
         if item.outcome == REMEMBERED:
-            self.remembered[key] = item.until
+            self.remembered[key] = Remembered(item.until, None)
         else:
             self.remembered.pop(key, None)
         self._outcome(key, item.outcome, item.sid, item.due)
@@ -411,11 +420,11 @@ class Schedule:
 
     def remembers(self, key: NameKey, now: int) -> bool:
         """Whether a cancel of this id waits for its message."""
-        until = self.remembered.get(key)
-        if until is not None and until <= now:
+        found = self.remembered.get(key)
+        if found is not None and found.until <= now:
             del self.remembered[key]
             return False
-        return until is not None
+        return found is not None
 
     # --- loads ---------------------------------------------------------------------------------
 

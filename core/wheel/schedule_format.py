@@ -1,7 +1,7 @@
 """What lies in the folder `schedule/`, byte by byte. Format version 1; big-endian throughout.
 
     00000000000000000000-00000000000004096000-0.schedule    what was parked in that stretch of the log
-    manifest                                                which files count (manifest.py)
+    manifest, manifest.copy                                 which files count (manifest.py), twice
 
 A *schedule file* is filled from one stretch [from, to) of the message log, for all hours and subjects at
 once, so that it costs one sync. It never changes; neighbours are merged into larger ones (merge.py). The
@@ -100,10 +100,6 @@ class ScheduleDamaged(CorruptMessage):
     def __init__(self, path: Path, place: str, expected: object, found: object) -> None:
         super().__init__(f"{path}: {place}: expected {expected}, found {found}")
         self.path = path
-
-
-class ScheduleLost(StartError):
-    """The manifest is missing or damaged though there are schedule files."""
 
 
 class ScheduleClosed(Exception):

@@ -39,6 +39,7 @@ from core.wheel.inquiry import Cursor, Inquiry, Page, Pending, parse
 from core.wheel.lateness import Lateness
 from core.wheel.loader import Loader
 from core.wheel.outcomes import Moment
+from core.wheel.rebuild import find_delivered
 from core.wheel.refill import refill
 from core.wheel.schedule import Schedule
 from core.wheel.shelf import Shelf
@@ -200,7 +201,8 @@ class DelayService:
     def recount(self) -> None:
         """Blocks: how much is pending, counted anew, since some of it was lost."""
         schedule = self._schedule
-        counts = {sid: self._inquiry.count_blocking(sid) for sid in schedule.pending}
+        subjects = [subject.id for subject in self._log.subjects]
+        counts = {sid: self._inquiry.count_blocking(sid) for sid in subjects}
         schedule.pending = {sid: count for sid, count in counts.items() if count > 0}
 
     def statistics(self) -> DelayStatistics:
@@ -250,6 +252,10 @@ def open_with_delay(
     schedule.end_replay()
     try:
         lost_some = refill(shelf, message_log.log, schedule)
+        if shelf.manifest.rebuilt:
+            schedule.passed(find_delivered(message_log.log, shelf.current, schedule.done))
+            shelf.settle([], schedule.delivered_until)
+            lost_some = True
     except OSError as error:
         shelf.close()
         raise StartError(f"lost schedule files cannot be made anew: {error}") from error

@@ -19,7 +19,8 @@ from pathlib import Path
 from core.logs.files import Files
 from core.wheel import manifest as manifests
 from core.wheel.fill import ReadFrame, names_of, parked_of, tombstones_of
-from core.wheel.manifest import Listed, Lost, Manifest
+from core.wheel.manifest import Lost
+from core.wheel.manifest_format import Listed, Manifest
 from core.wheel.merge import Weighed, merge, plan_merge
 from core.wheel.schedule import Fill
 from core.wheel.schedule_file import ScheduleFile
@@ -37,8 +38,12 @@ class Shelf:
         self.files = files
         self.directory = directory / FOLDER
         self.manifest = manifests.load(files, self.directory)
+        self._generation = self.manifest.generation
         self.current, self.lost = manifests.open_files(files, self.directory, self.manifest)
         """The files that count, oldest stretch first; and those that are missing or damaged."""
+        self._unlisted: list[ScheduleFile] = []
+        """Files of manifests that could not be saved: a start may still find such a manifest, so they stay
+        until another one is saved."""
         self._damaged: set[ScheduleFile] = set()
         """Those that a merge could not read."""
         self._fresh = count(1)
@@ -84,11 +89,15 @@ class Shelf:
         if self.files.exists(path):
             self.files.rename(path, path.with_suffix(".damaged"))
 
-    def settle(self, made: Sequence[ScheduleFile]) -> None:
+    def settle(
+        self, made: Sequence[ScheduleFile], delivered_until: tuple[int, int] | None = None
+    ) -> None:
         """Blocks: what was lost is made anew, or given up; the manifest no longer names it."""
         current = sorted([*self.current, *made], key=lambda file: file.stretch)
-        manifest = replace(self.manifest, files=[Listed.of(file) for file in current])
-        manifests.save(self.files, self.directory, manifest)
+        until = self.manifest.delivered_until if delivered_until is None else delivered_until
+        listed = [Listed.of(file) for file in current]
+        manifest = replace(self.manifest, files=listed, delivered_until=until)
+        self._save(manifest, None)
         self.manifest, self.current, self.lost = manifest, current, []
         for file in made:
             self._open(file)
@@ -123,10 +132,10 @@ class Shelf:
             self._damaged.update(file for file in inputs if file.path == damage.path)
             raise
 
-    def discard(self, merged: ScheduleFile) -> None:
-        """Blocks: a merged file that is not to be used after all."""
+    def discard(self, file: ScheduleFile) -> None:
+        """Blocks: a file that is not to be used after all."""
         with suppress(OSError):
-            self.remove([merged])
+            self.remove([file])
 
     def list_merged(self, inputs: Sequence[ScheduleFile], merged: ScheduleFile | None) -> Manifest:
         """Blocks: the manifest that has one file in the place of others, durable."""
@@ -178,9 +187,14 @@ class Shelf:
         self._numbers[file] = number
 
     def _save(self, manifest: Manifest, file: ScheduleFile | None) -> None:
+        manifest.generation = self._generation = self._generation + 1
         try:
             manifests.save(self.files, self.directory, manifest)
         except OSError:
             if file is not None:
-                self.remove([file])
+                file.close()
+                self._unlisted.append(file)
             raise
+        spare, self._unlisted = self._unlisted, []
+        for one in spare:
+            self.discard(one)

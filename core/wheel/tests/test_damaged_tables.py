@@ -8,7 +8,7 @@ import trio
 
 from core.logs.parked import pack_parked
 from core.logs.tests.power import FakeFiles
-from core.wheel.manifest import Manifest
+from core.wheel.manifest_format import Manifest
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,

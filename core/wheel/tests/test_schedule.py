@@ -27,7 +27,7 @@ from core.logs.parked import (
     pack_schedule_ids,
 )
 from core.wheel.fill import names_of, parked_of
-from core.wheel.schedule import Fill, Schedule
+from core.wheel.schedule import Fill, Remembered, Schedule
 from core.wheel.schedule_format import ENTRY, NAMED, Parked, Tombstone
 from core.wheel.wheel import Slot
 
@@ -53,7 +53,7 @@ class Disk:
     filled: int = 0
     delivered_until: tuple[int, int] = (-1, -1)
     pending: dict[int, int] = field(default_factory=dict)
-    remembered: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    remembered: dict[tuple[int, bytes], Remembered] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
 
     def read(self, position: int, length: int) -> bytes:

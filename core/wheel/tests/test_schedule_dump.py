@@ -5,7 +5,9 @@ from pathlib import Path
 
 from core.logs.files import RealFiles
 from core.wheel.dump import dump_schedule, is_of_schedule
-from core.wheel.manifest import MANIFEST, Listed, Manifest, load, save
+from core.wheel.manifest import MANIFEST, load, save
+from core.wheel.manifest_format import Listed, Manifest
+from core.wheel.schedule import Remembered
 from core.wheel.schedule_format import PENDING, Name, Tombstone
 from core.wheel.tests.schedules import NOON, Fill, parked
 
@@ -69,7 +71,9 @@ def test_the_manifest_is_shown(tmp_path: Path) -> None:
     save(
         files,
         tmp_path,
-        Manifest(200, (NOON, 101), [Listed.of(file)], {1: 1}, {(2, b"y"): NOON}, {102}),
+        Manifest(
+            200, (NOON, 101), [Listed.of(file)], {1: 1}, {(2, b"y"): Remembered(NOON, None)}, {102}
+        ),
     )
     noon = "2027-01-15T08:00:00.000+00:00"
     assert dumped(path) == (
@@ -85,4 +89,4 @@ def test_the_manifest_is_shown(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     code, [line] = dumped(path)
     assert code == 1
-    assert line.startswith(f"BAD: {path} is damaged")
+    assert line.startswith(f"BAD: {path}: byte ")

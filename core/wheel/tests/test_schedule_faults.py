@@ -4,6 +4,7 @@ nothing wrong is ever given."""
 import errno
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -12,8 +13,10 @@ import pytest
 
 from core.errors import StartError
 from core.logs.tests.power import FakeFiles, Fault
-from core.wheel.manifest import MANIFEST, Listed, Manifest, load, open_files, pack, save
+from core.wheel.manifest import COPY, MANIFEST, load, open_files, save
+from core.wheel.manifest_format import Listed, Manifest, pack
 from core.wheel.merge import merge
+from core.wheel.schedule import Remembered
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
@@ -24,9 +27,9 @@ from core.wheel.schedule_format import (
     TOMBSTONE,
     Name,
     ScheduleDamaged,
-    ScheduleLost,
     Tombstone,
 )
+from core.wheel.shelf import Shelf
 from core.wheel.tests.schedules import (
     DATA,
     EVER,
@@ -74,6 +77,7 @@ class Life:
     def _save(self, manifest: Manifest, held: list[ScheduleFile], count: int) -> None:
         manifest.filled = 100 * count
         manifest.files = [Listed.of(file) for file in held]
+        manifest.generation += 1
         save(self.files, FOLDER, manifest)
         self.saved = count
 
@@ -85,7 +89,8 @@ class Life:
         assert lost == []
         contents = [Fill(f.stretch, messages_of(f), tombstones_of(f)) for f in found]
         assert alive(contents) == alive(self.fills[:count])
-        assert sorted(left.listdir(FOLDER)) == sorted([MANIFEST, *(f.path.name for f in found)])
+        names = [MANIFEST, COPY, *(f.path.name for f in found)]
+        assert sorted(left.listdir(FOLDER)) == sorted(names)
         for file in found:
             file.close()
         assert left.open_handles() == 0
@@ -129,7 +134,7 @@ class ForgetsNames(FakeFiles):
 
 @pytest.mark.parametrize("broken", [NeverSyncs, ForgetsNames])
 def test_a_schedule_that_does_not_sync_is_caught(broken: type[FakeFiles]) -> None:
-    with pytest.raises((AssertionError, ScheduleLost)):
+    with pytest.raises(AssertionError):
         look_everywhere(broken(DATA), seeds=6)
 
 
@@ -269,20 +274,71 @@ def test_a_record_that_is_damaged_does_not_keep_the_others_from_being_read() -> 
     assert not any(isinstance(one, ScheduleDamaged) for one in others)
 
 
-def test_a_flipped_bit_or_a_cut_of_the_manifest_is_noticed() -> None:
+@pytest.mark.parametrize("name", [MANIFEST, COPY])
+def test_a_flipped_bit_or_a_cut_of_one_manifest_costs_nothing(name: str) -> None:
     files, file, _ = saved()
+    remembered = {(1, b"x"): Remembered(NOON, None), (2, b"yz"): Remembered(1, NOON)}
     manifest = Manifest(
-        200, (NOON, 7), [Listed.of(file)], {1: 3, 2: 2}, {(1, b"x"): NOON, (2, b"yz"): 1}, {5, 6}
+        200, (NOON, 7), [Listed.of(file)], {1: 3, 2: 2}, remembered, {5, 6}, NOON, 9
     )
     save(files, FOLDER, manifest)
     assert load(files, FOLDER) == manifest
-    content, path = pack(manifest), FOLDER / MANIFEST
+    content = pack(manifest)
     spoiled = [content[:size] for size in range(len(content))] + [content + b"\0"]
     for bit in range(8 * len(content)):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         spoiled.append(bytes(flipped))
     for damaged in spoiled:
-        files.damage(path, damaged)
-        with pytest.raises(ScheduleLost, match=r"manifest is damaged.*move the folder away"):
-            load(files, FOLDER)
+        save(files, FOLDER, manifest)
+        files.damage(FOLDER / name, damaged)
+        found = load(files, FOLDER)
+        found.generation = manifest.generation
+        assert found == manifest
+        both = [files.content(FOLDER / copy)[: len(content)] for copy in (MANIFEST, COPY)]
+        assert both[0] == both[1], "both are whole again"
+
+
+def test_two_damaged_manifests_are_never_taken_for_whole_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files, file, _ = saved()
+    content = files.content(FOLDER / MANIFEST)
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        for name in (MANIFEST, COPY):
+            files.damage(FOLDER / name, bytes(flipped))
+        caplog.clear()
+        found = load(files, FOLDER)
+        assert found.rebuilt
+        assert found.files == [Listed.of(file)]
+        assert "both copies" in caplog.text
+
+
+def test_a_manifest_that_could_not_be_saved_takes_no_file_along() -> None:
+    """A start may find it all the same: then what it lists must be there."""
+    for operation in ("create", "pwritev", "fdatasync", "rename", "fsync_dir"):
+        for skip in (0, 1):
+            files = FakeFiles(DATA)
+            shelf = Shelf(files, DATA)
+            for k in range(3):
+                file = Fill((100 * k, 100 * k + 100), [parked(NOON, 100 * k + 1)]).write(files)
+                listed = [*shelf.manifest.files, Listed.of(file)]
+                shelf.add(file, replace(shelf.manifest, filled=100 * k + 100, files=listed))
+            shelf.settle([])
+            inputs = shelf.current[:2]
+            merged = shelf.merge(inputs, 0, lambda _: True)
+            name = "schedule" if operation == "fsync_dir" else "manifest"
+            files.fail(Fault(operation, errno.EIO, name=name, skip=skip))
+            with pytest.raises(OSError, match="Input/output"):
+                shelf.list_merged(inputs, merged)
+            for seed in range(8):
+                left = Shelf(files.after_power_cut(Random(seed)), DATA)
+                assert left.lost == []
+                assert sum(file.entry_count for file in left.current) == 3
+            merged = shelf.merge(inputs, 0, lambda _: True)
+            manifest = shelf.list_merged(inputs, merged)
+            shelf.replace(inputs, merged, manifest)
+            shelf.close()
+            assert len(Shelf(files, DATA).current) == 2

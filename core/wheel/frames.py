@@ -1,0 +1,38 @@
+"""Frames of delayed messages, read back from a stretch of the log. Blocks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from core.logs.format import DELAYED, FrameHeader
+from core.logs.log import MessageLog
+from core.logs.scan import Frames, payload_damage
+
+log = logging.getLogger("kumquat.delay")
+
+
+def delayed_frames(
+    message_log: MessageLog, begin: int, end: int
+) -> Iterator[tuple[FrameHeader, bytes]]:
+    """Those from `begin`, where a frame starts, to `end`; what is damaged is told and left out."""
+    for segment in message_log.state.segments:
+        position, until = max(begin, segment.base), min(end, segment.end)
+        if position >= until:
+            continue
+        with Frames(message_log.files, segment) as frames:
+            while position < until:
+                header = frames.header_at(position)
+                if isinstance(header, str):
+                    log.error(
+                        "%s: position %d: %s; read up to there", segment.path, position, header
+                    )
+                    break
+                if header.kind in DELAYED:
+                    payload = frames.payload_of(header)
+                    damage = payload_damage(header, payload)
+                    if damage is None:
+                        yield header, bytes(payload)
+                    else:
+                        log.error("%s: position %d: %s", segment.path, position, damage)
+                position = header.end
