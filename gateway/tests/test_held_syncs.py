@@ -39,7 +39,7 @@ HOUR_PASSES: list[Step] = ["hold", "minutes", "park soon", "second", "second", "
 
 @given(steps=STEPS)
 @example(steps=[*FILED, *["minutes"] * 5, *HOUR_PASSES, ("cut", 0, "nothing")])
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_what_is_acked_while_syncs_are_held_outlives_a_power_cut(steps: list[Step]) -> None:
     tell(steps)
 
