@@ -12,6 +12,7 @@ Where the design asks for less:
   the power is cut, to see that what was acked since does not lie upon what the sync lost.
 - A start that a fault strikes may be refused with StartError. Whoever started the broker starts it again,
   and it must open then.
+- An EIO that shows three times in a row counts as damage (core/logs/unreadable.py); it shows twice here.
 - A message that was handed out and not committed may be handed out again.
 - SQL (meta.db) is not behind the seam, and is not struck.
 """
@@ -41,7 +42,14 @@ OPERATIONS = sorted(
     for name in vars(Files)
     if not name.startswith("_") and name not in {*NEVER_FAIL, *vars(Protocol)}
 )
-IN_A_ROW = 3
+TWICE, THRICE = 2, 3
+MORE = {
+    "pread bodies.LogBodies.payload < fill.parked_of": "EIO",
+    "pread bodies.read_bodies < deliverer.Deliverer._read": "EIO",
+    "open segment.OpenFiles.pinned < reader.Reader._read_run": "EMFILE",
+    "preadv_into reader.Reader._read_run": "EMFILE",
+}
+"""What has lost messages before: it is tried with that error too."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,12 +86,17 @@ def chosen(site: str, calls: int, *, every: bool) -> list[Strike]:
     """The faults that a site is tried with. Which call and which error a site gets by default is as
     good as random, and always the same."""
     hows = [*ERRORS, SHORT] if site.startswith(STOPS_SHORT) else list(ERRORS)
+    middle = (calls + 1) // 2
     if every:
-        counts = sorted({1, 2, (calls + 1) // 2, calls})
-        strikes = [Strike(site, count, how) for count in counts for how in hows]
-        return strikes + [Strike(site, (calls + 1) // 2, how, IN_A_ROW) for how in ERRORS]
+        few = sorted({1, 2, middle, calls} & set(range(1, calls + 1)))
+        strikes = [Strike(site, call, how) for call in few for how in hows]
+        strikes += [Strike(site, middle, how, TWICE if how == "EIO" else THRICE) for how in ERRORS]
+        if site.startswith("fdatasync"):
+            strikes += [Strike(site, call, "EIO") for call in range(1, calls + 1)]
+        return strikes
     number = crc32(site.encode())
-    return [Strike(site, 1 + number % calls, hows[number % len(hows)])]
+    strikes = [Strike(site, 1 + number % calls, hows[number % len(hows)])]
+    return strikes + [Strike(site, middle, MORE[site], TWICE)] if site in MORE else strikes
 
 
 def why_not(folder: Path, strike: Strike) -> str | None:

@@ -36,8 +36,12 @@ FILED: list[Step] = [*["park mid"] * 8, "stop"]
 HOUR_PASSES: list[Step] = ["hold", "minutes", "park soon", "second", "second", "second"]
 """They are delivered, and no sync ends. The hour is over: a merge has no use for them."""
 
+COMMITTED: list[Step] = ["second", "hold", "turn", "commit", "second"]
+
 
 @given(steps=STEPS)
+@example(steps=[*["send"] * 4, *COMMITTED, "release", "second", ("cut", 0, "nothing"), "turn"])
+@example(steps=[*["send"] * 4, *COMMITTED, ("cut", 0, "nothing"), "turn"])
 @example(steps=[*FILED, *["minutes"] * 5, *HOUR_PASSES, ("cut", 0, "nothing")])
 @settings(max_examples=25)
 def test_what_is_acked_while_syncs_are_held_outlives_a_power_cut(steps: list[Step]) -> None:
