@@ -48,6 +48,7 @@ from core.logs.action_format import (
 )
 from core.logs.action_scan import ActionFrames
 from core.logs.action_sync import ActionSegment
+from core.logs.damage_report import MISSING
 from core.logs.files import Files
 from core.logs.unreadable import read_around
 
@@ -219,6 +220,8 @@ class Replay:
     ) -> int:
         """Report the damaged frame, and give the place of the next one."""
         kind = "" if isinstance(header, str) else f" ({KIND_NAMES[header.kind]})"
+        if isinstance(header, str) and following is None and frames.is_blank_from(position):
+            bad = MISSING.format(end=self._border)
         self._damaged(
             f"{segment.path}: corruption at position {position}{kind} (byte {position - segment.base} of "
             f"the file): {bad}"

@@ -90,6 +90,8 @@ class MessageLog:
         self._preamble: list[Subject] | None = None
         """The subjects whose state the active segment is to hold; None when it is complete."""
         self._preamble_at = 0
+        self.doomed: list[Segment] = []
+        """Segments that are forgotten, and whose files are still to be deleted."""
         self._no_roll_before = 0
         self._unpacked: deque[tuple[Subject, list[int]]] | None = None
         """Subjects with many producers, and those of them that are to be packed before the next roll; None
@@ -302,9 +304,10 @@ class MessageLog:
         ]
 
     def forget_segment(self, segment: Segment) -> None:
-        """The oldest segment is about to be deleted. The list is replaced: a thread may be searching it."""
+        """The oldest segment is to be deleted. The list is replaced: a thread may be searching it."""
         assert segment is self.state.segments[0]
         self.state.segments = self.state.segments[1:]
+        self.doomed.append(segment)
         self.open_files.forget(segment.path)
 
     def preamble_step(self, most: int = 200) -> bool:

@@ -12,6 +12,10 @@ written. Then comes a frame that is not whole. Is it the end of a write that was
   and its sequences answer their own subject with an error; all else is served. A frame with a damaged
   header is stepped over by its row in the checkpoint, never by searching.
 
+Damage is told once: a new segment is begun behind it, and as soon as that has its preamble, no start
+reads the damaged one again. That the end of the log is missing, of which a checkpoint tells, is told as
+such (damage_report.py). Its sequences are not given again: someone may have read them.
+
 What the disk cannot read (EIO, also when asked again; unreadable.py) reads as zeros, page by page, so
 that its neighbours count; the same border decides:
 
@@ -55,7 +59,7 @@ from core.logs.format import HEADER_SIZE, JOINED, LOG_SUFFIX, PREAMBLE_END, Fram
 from core.logs.index import IndexDamaged, load_head, write_index
 from core.logs.log import MessageLog
 from core.logs.options import LogOptions
-from core.logs.replay import PreambleDamaged, Replay, report, row_of
+from core.logs.replay import PreambleDamaged, Replay, row_of
 from core.logs.scan import Frames, frame_damage, payload_damage
 from core.logs.segment import OpenFiles, Segment
 from core.logs.state import LogState
@@ -209,12 +213,28 @@ class Recovery:
         segment.end = following.base
         segment.preamble_complete = True
         segment.unindexed = None
+        self._check_size(segment)
         try:
             segment.newest_store_time = load_head(self._files, segment).newest_store_time
         except IndexDamaged as damage:
             log.error("%s: %s; it is made anew", segment.index_path, damage)
             segment.newest_store_time = -1
         self._state.segments.append(segment)
+
+    def _check_size(self, segment: Segment) -> None:
+        """Tell of a sealed segment whose end is missing; once: it is given its size back, with zeros."""
+        try:
+            fd = self._files.open(segment.path)
+        except FileNotFoundError:
+            return
+        try:
+            size = self._files.size(fd)
+            if size < segment.size:
+                self._replay.report.add(segment, segment.base + size, "", missing=True)
+                self._replay.report.reaches(segment.end)
+                self._files.truncate(fd, segment.size)
+        finally:
+            self._files.close(fd)
 
     def _replay_segment(self, i: int) -> bool:
         """False: the log is cut in or before this segment."""
@@ -323,7 +343,9 @@ class Recovery:
         following: int | None,
     ) -> int:
         """Report the damaged frame, lay it to its subject, and give the place of the next one."""
-        report(segment, position, bad)
+        report = self._replay.report
+        fresh = isinstance(header, str) and not report.continues(segment, position)
+        report.add(segment, position, bad, missing=fresh and frames.is_blank_from(position))
         end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
         if frames.unreadable(position, end):
             self.met_unreadable = True
@@ -334,10 +356,13 @@ class Recovery:
             if row is None or row.position != position:
                 if self._rebuilding and frames.unreadable(position, position + HEADER_SIZE):
                     raise OSError(errno.EIO, f"{os.strerror(errno.EIO)}, at position {position}")
-                return self._leap(segment, row, frames, following)
+                end = self._leap(segment, row, frames, following)
+                report.reaches(end)
+                return end
             frame = row
         payload = frames.payload(position + HEADER_SIZE, frame.length)
         self._replay.damaged(segment, frame, payload)
+        report.reaches(position + HEADER_SIZE + frame.length)
         return position + HEADER_SIZE + frame.length
 
     def _leap(
@@ -368,18 +393,20 @@ class Recovery:
         self._checkpoint(segment)
         self._segments.append(Segment(self._directory, end))
         self._replay_segment(0)
-        segment.rows = {subject.id: subject.next_sequence for subject in self._state.subjects}
-        segment.unindexed = {s.id: s.entries for s in self._state.subjects if s.entries is not None}
+        self._replay.report.tell()
+        self._give_entries(segment)
         return segment
 
     # --- ready to write ------------------------------------------------------------------------
 
     def finish(self, now_ms: Callable[[], int]) -> MessageLog:
+        damaged = bool(self._replay.report)
+        self._replay.report.tell()
         border = max(self._border, self._replay.told_synced)
         for segment in self._replayed:
             with Frames(self._files, segment, around=True) as frames:
-                if segment is self._state.active and frames.end > self._end:
-                    frames.truncate(self._end)
+                if frames.end < segment.end or segment is self._state.active:
+                    frames.truncate(segment.end)  # where its end is missing, that is zeros
                 frames.write_again(max(border, segment.base), min(segment.end, frames.end))
                 frames.sync()
         self._files.fsync_dir(self._directory)
@@ -398,9 +425,32 @@ class Recovery:
         writer = CheckpointWriter(self._files, active.checkpoint_path, saved.size)
         message_log.resume(self._end, writer, self._replay.rows_of(active))
         if self._stuck:
+            self._index(active)
             active.preamble_complete = True
             message_log.roll()
+        elif damaged and active.preamble_complete and self._index(active):
+            message_log.roll_when_ready()
         return message_log
+
+    def _index(self, active: Segment) -> bool:
+        """Write the index of a damaged segment before another one follows it. Made from the segment alone
+        it would know less: what told of a subject may be what is damaged."""
+        before = active.unindexed, active.rows
+        self._give_entries(active)
+        try:
+            write_index(self._files, active)
+        except OSError as error:
+            log.error("%s cannot be written: %s; it goes on as it is", active.index_path, error)
+            return False
+        finally:
+            active.unindexed, active.rows = before
+        return True
+
+    def _give_entries(self, segment: Segment) -> None:
+        """What its index is made of."""
+        subjects = self._state.subjects
+        segment.rows = {subject.id: subject.next_sequence for subject in subjects}
+        segment.unindexed = {s.id: s.entries for s in subjects if s.entries is not None}
 
 
 def rebuild_index(files: Files, options: LogOptions, segment: Segment) -> None:

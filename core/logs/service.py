@@ -18,6 +18,7 @@ from pathlib import Path
 import trio
 
 from core.errors import KumquatError, StartError, StorageError, WouldBlock
+from core.logs.complaints import Complaints
 from core.logs.delayed import DelayListener
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
@@ -27,7 +28,7 @@ from core.logs.log import Callback, MessageLog
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
-from core.logs.retention import Retention, delete_files
+from core.logs.retention import Retention, delete_doomed
 from core.logs.segment import Segment
 from core.logs.subject import Subject, Subjects
 from core.logs.sync import SyncJob
@@ -77,6 +78,7 @@ class MessageService:
         self._reader = Reader(message_log)
         self._retention = Retention(message_log, self._reader)
         self._flusher: Flusher[SyncJob] = Flusher()
+        self._complaints = Complaints(log)
         self._syncs = 0
         self._unblocked = trio.Event()
         self._chores = trio.Event()
@@ -94,7 +96,10 @@ class MessageService:
         """Blocks: takes the folder's lock and recovers the log. StartError says why it cannot. `listen`
         gives the delay service's ear, made when the folder is ours."""
         files = files or RealFiles()
-        folder = Folder(options.directory, files)
+        try:
+            folder = Folder(options.directory, files)
+        except OSError as error:
+            raise not_opened(f"the data folder {options.directory}", error) from error
         try:
             listener = listen(files, options.directory) if listen else None
             return cls(folder, open_log(files, options, now_ms, listener))
@@ -282,14 +287,25 @@ class MessageService:
                     self._kick()
                     await trio.lowlevel.checkpoint()
                 self._kick()
-                for segment in self.log.unindexed_segments():
-                    await self._index(segment)
+                await self._index_all()
             except (OSError, StorageError, IndexDamaged) as error:
-                log.error("housekeeping of the log failed, trying again soon: %s", error)
+                text = f"housekeeping of the log failed, trying again soon: {error}"
+                self._complaints.error("housekeeping", text)
                 await trio.sleep(_RETRY_SECONDS)
                 continue
             await self._chores.wait()
             self._chores = trio.Event()
+
+    async def _index_all(self) -> None:
+        """One that fails does not keep the others from being done; then it is raised."""
+        failed: Exception | None = None
+        for segment in self.log.unindexed_segments():
+            try:
+                await self._index(segment)
+            except (OSError, StorageError, IndexDamaged) as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     async def _index(self, segment: Segment) -> None:
         files = self.log.files
@@ -311,7 +327,8 @@ class MessageService:
             try:
                 await self.apply_retention()
             except (OSError, StorageError, IndexDamaged) as error:
-                log.error("retention failed, trying again at the next check: %s", error)
+                text = f"retention failed, trying again at the next check: {error}"
+                self._complaints.error("retention", text)
 
     async def apply_retention(self) -> None:
         """One round, now."""
@@ -322,6 +339,7 @@ class MessageService:
             chunk = subjects[i : i + _CHUNK]
             due = await trio.to_thread.run_sync(self._retention.due_subjects, chunk, now)
             self._raise(due)
+        await trio.to_thread.run_sync(delete_doomed, message_log)
         if self._retention.should_roll(now):
             message_log.roll_when_ready()
             self._chores.set()
@@ -361,7 +379,7 @@ class MessageService:
         )
         self.log.forget_segment(segment)
         self._reader.indexes.forget(segment)
-        await trio.to_thread.run_sync(delete_files, self.log.files, segment)
+        await trio.to_thread.run_sync(delete_doomed, self.log)
         # A reader may have opened it once more before it was unlinked.
         self.log.open_files.forget(segment.path)
         self._reader.indexes.forget(segment)

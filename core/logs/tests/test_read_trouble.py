@@ -153,7 +153,7 @@ def test_the_same_damage_is_told_once_a_minute_and_how_to_go_on(
     for _ in range(5):
         with pytest.raises(CorruptMessage):
             reader.read(subject, 0, 1, True, nowait=False)
-    [line] = [r.getMessage() for r in caplog.records if "cannot be read" in r.getMessage()]
+    [line] = [r.getMessage() for r in caplog.records if "cannot be read at" in r.getMessage()]
     assert "commit an offset past 0 for it" in line
 
 
