@@ -25,10 +25,11 @@ The *schedule id* of a parked message is the position in the log of its record's
 
 CANCEL: one item for each record that cancels or moves.
 
-    outcome 1      CANCELLED, MOVED, DELIVERED (it came too late), REMEMBERED (no such id yet)
+    outcome 1      CANCELLED, MOVED, DELIVERED (it came too late), REMEMBERED (a cancel, there is no such
+                   id yet), MOVE_REMEMBERED (a move, likewise)
     schedule id 8  of the message in question, -1 when there is none
-    due 8          of that message
-    until 8        MOVED: the new due; REMEMBERED: until when; else 0
+    due 8          of that message; MOVE_REMEMBERED: the new due
+    until 8        MOVED: the new due; REMEMBERED, MOVE_REMEMBERED: until when; else 0
     id length 2, delay id
 
 DELIVERED: schedule ids, 8 bytes each, in the order of the records of the frame of messages that is joined
@@ -64,6 +65,7 @@ CANCELLED = 1
 MOVED = 2
 DELIVERED = 3
 REMEMBERED = 4
+MOVE_REMEMBERED = 5
 
 
 class Origin(NamedTuple):

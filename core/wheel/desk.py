@@ -15,7 +15,15 @@ from typing import TypeVar, TypeVarTuple
 import trio
 
 from core.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, KumquatError, StorageError
-from core.logs.parked import DELIVERED, MOVED, NO_ORIGIN, REMEMBERED, CancelItem, Origin
+from core.logs.parked import (
+    DELIVERED,
+    MOVE_REMEMBERED,
+    MOVED,
+    NO_ORIGIN,
+    REMEMBERED,
+    CancelItem,
+    Origin,
+)
 from core.logs.service import MessageService
 from core.logs.subject import Subject
 from core.logs.writer import HEAVY, Appended
@@ -95,7 +103,7 @@ class Desk:
     async def _park(self, subject: Subject, head: BatchHead, opened: Split) -> Appended:
         moves = {cancel.delay_id: False for cancel in opened.cancels}
         moves.update({c.delay_id: True for c in opened.cancels if c.new_due is not None})
-        targets = await self._find(subject, moves) if moves else {}
+        targets = await self._find_all(subject, moves) if moves else {}
         _check_alive(subject)
         outcome = BatchOutcome(self._moment(), subject.id, opened, targets)
         origin = Origin(
@@ -108,6 +116,16 @@ class Desk:
         dues = [*opened.dues, *(c.new_due for c in opened.cancels if c.new_due is not None)]
         self._nudge(min(dues, default=1 << 62))
         return appended
+
+    async def _find_all(self, subject: Subject, moves: dict[bytes, bool]) -> dict[bytes, Target]:
+        """What the delay ids stand for. To be moved, a message must have been read: if another one came to
+        have the id meanwhile, it is looked up again."""
+        while True:
+            targets = await self._find(subject, moves)
+            known = {delay_id: self._schedule.look_up((subject.id, delay_id)) for delay_id in moves}
+            named = {delay_id: known[delay_id] or targets[delay_id].named for delay_id in moves}
+            if all(named[one] == targets[one].named for one, is_move in moves.items() if is_move):
+                return targets
 
     def _moment(self) -> Moment:
         return Moment(self._schedule, self._now_ms(), self._options.cancel_remember_ms)
@@ -158,7 +176,7 @@ class Desk:
             _check_alive(subject)
             named = self._schedule.look_up((subject.id, delay_id)) or target.named
             if new_due is None or named == target.named:
-                item = decide(self._moment(), named, delay_id, new_due)
+                item = decide(self._moment(), (subject.id, delay_id), named, new_due)
                 return await self._write(subject, item, target.record)
 
     async def change_scheduled(
@@ -189,17 +207,15 @@ class Desk:
 
     async def _write(self, subject: Subject, item: CancelItem, record: bytes | None) -> CancelItem:
         """What needs no frame changes nothing: it is too late, or was cancelled before."""
-        if item.outcome == DELIVERED or (item.sid < 0 and item.outcome != REMEMBERED):
+        remembered = item.outcome in (REMEMBERED, MOVE_REMEMBERED)
+        if item.outcome == DELIVERED or (item.sid < 0 and not remembered):
             return item
         parked = b""
-        if item.outcome == MOVED:
-            now = self._now_ms()
-            if item.until - now > self._options.max_ms:
-                raise InvalidRecord(
-                    f"a message cannot be moved to {item.until}: that is {item.until - now} ms "
-                    f"from now, delay.max.ms allows {self._options.max_ms}"
-                )
-            item = item._replace(until=max(item.until, now))
+        if item.outcome == MOVE_REMEMBERED:
+            self._check_due(item.due)
+        elif item.outcome == MOVED:
+            self._check_due(item.until)
+            item = item._replace(until=max(item.until, self._now_ms()))
             if record is None:
                 raise CorruptMessage(f"the message scheduled as {item.sid} cannot be read")
             parked = moved(record, item.until)
@@ -208,6 +224,14 @@ class Desk:
         self._nudge(item.until if item.outcome == MOVED else 1 << 62)
         await self._log.wait_synced(self._log.log.written_end)
         return item
+
+    def _check_due(self, due: int) -> None:
+        delay = due - self._now_ms()
+        if delay > self._options.max_ms:
+            raise InvalidRecord(
+                f"a message cannot be moved to {due}: that is {delay} ms from now, delay.max.ms allows "
+                f"{self._options.max_ms}"
+            )
 
 
 async def search_in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:

@@ -3,7 +3,7 @@
 The frames of the stretch are read back from the log, which is synced up to its end by then: so a file never
 holds what a power cut can still take from the log. What was delivered or cancelled meanwhile stays out. A
 message whose time had passed `delivered_until` already is filed one millisecond behind that, else a start
-would take it for delivered.
+would take it for delivered. Its record says when it is due.
 
 What cannot be filed (damaged, or a time or a name that the format has no room for) is set aside: the log of
 the broker names it, the fill goes on.
@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from core.logs.format import HEADER_SIZE
 from core.logs.parked import CRC_BEGINS, DELIVERED, MOVED, ORIGIN_SIZE, RECORD_HEAD
-from core.wheel.schedule import FRAME, Fill
+from core.wheel.schedule import FRAME, Fill, Refiled
 from core.wheel.schedule_format import LATEST_DUE, LONGEST_ID, PENDING, Name, Parked, Tombstone
 
 log = logging.getLogger("kumquat.delay")
@@ -64,8 +64,8 @@ def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Itera
                 fill.lost.append(Tombstone(due, sid, subject_id))
                 continue
             if (due, sid) <= until:
+                fill.refiled[sid] = Refiled(until[0] + 1, due, subject_id)
                 due = until[0] + 1
-                fill.refiled[sid] = (due, subject_id)
             yield new(Parked, (due, sid, subject_id, record))
 
 
@@ -84,7 +84,7 @@ def names_of(fill: Fill) -> Iterator[Name]:
         filed = fill.refiled.get(sid)
         if sid in fill.gone and status in (PENDING, MOVED):
             status = DELIVERED
-        yield Name(subject_id, delay_id, sid, due if filed is None else filed[0], status)
+        yield Name(subject_id, delay_id, sid, due if filed is None else filed.filed, status)
 
 
 def tombstones_of(fill: Fill) -> list[Tombstone]:

@@ -257,7 +257,7 @@ class Inquiry:
         content = parse(body)
         delay_id = content.delay_id.decode(errors="replace") or None
         size = len(content.value or b"")
-        return Pending(name, slot.sid, delay_id, slot.due, content.created, content.key, size)
+        return Pending(name, slot.sid, delay_id, content.due, content.created, content.key, size)
 
 
 def _hour(row: tuple[Row, ScheduleFile]) -> int:

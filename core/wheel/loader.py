@@ -141,10 +141,10 @@ class Loader:
             heads = await self._read_frames() if trouble is not None else []
             await self._admit(loaded, window.mark)
             schedule.admit_unfiled(heads, begin)
-            schedule.finish_load()
             if loaded.unread:
                 rest = window._replace(only=loaded.unread)
                 self._owe([*self._unread, rest], loaded.trouble, RETRY_SECONDS)
+            schedule.finish_load()
         self._nudge(begin)
         if trouble is not None:
             raise trouble
@@ -234,7 +234,7 @@ class Loader:
         for source, table in loaded.tables:
             struck.update(tombstone.sid for tombstone in schedule.tombstones[seen:])
             seen = len(schedule.tombstones)
-            schedule.admit(source, table, struck, mark)
+            schedule.admit(source, table, struck, mark, loaded.dues)
             admitted += len(table) // ENTRY_SIZE
             if admitted >= ADMIT:
                 admitted = 0
@@ -283,6 +283,7 @@ class Loader:
         self._fill_fails = True
         await self._admit_unread_frames()
         schedule, end = self._schedule, self._log.log.written_end
+        schedule.forget_remembered(self._now_ms())
         fill, delivered = schedule.begin_fill(end), schedule.counters.delivered
         # A deletion behind `end` may not be durable: what holds here is what counts.
         live = self._log.subjects.by_id.keys() & set(fill.frames[2::FRAME])
@@ -322,7 +323,7 @@ class Loader:
         cut can take that back until it is synced: only then may the merged file stand for the others."""
         if self._unread:
             return False
-        shelf, until = self._shelf, self._schedule.delivered_until[0]
+        shelf, until = self._shelf, self._schedule.settled_until(self._now_ms())
         inputs = await trio.to_thread.run_sync(shelf.plan, until)
         if not inputs:
             return False

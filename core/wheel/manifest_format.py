@@ -27,7 +27,7 @@ from core.errors import StartError
 from core.logs.parked import SCHEDULE_ID
 from core.wheel.schedule import Remembered
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import LATEST_DUE, ScheduleDamaged, file_name
+from core.wheel.schedule_format import ScheduleDamaged, file_name
 
 VERSION = 2
 MAGIC = b"KQM1"
@@ -137,8 +137,6 @@ def _parse(data: bytes, version: int) -> tuple[Manifest, int]:
         at = _parse_remembered(manifest, data, at, version)
     end = at + done * SCHEDULE_ID.size
     manifest.done.update(sid for (sid,) in SCHEDULE_ID.iter_unpack(data[at:end]))
-    if version == 1 and done:
-        manifest.done_until = LATEST_DUE
     return manifest, end
 
 

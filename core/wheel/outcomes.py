@@ -4,10 +4,10 @@ A delay id stands for the newest message of its subject that was parked with it.
 
     cancelled, moved    the message waited, and will not be delivered at its old time
     delivered           it is too late. If the cancel is alone in its batch it is refused with the reason
-    remembered          there is no such id: the next message with it is cancelled, if it comes soon enough
+    remembered          there is no such id: the next message with it is cancelled, or moved, if it comes
+                        soon enough. Of several the last one counts, but what is cancelled stays cancelled
 
-A message is moved by parking it anew, with another schedule id, and taking the old one out, in one write.
-To move what is not there is answered as if it had been delivered: there is nothing left to move.
+A message is moved by parking it again, with another schedule id, and taking the old one out, in one write.
 
 Within a batch order counts: a cancel may be about a record before it in the same batch, which is then left
 out, or parked for another time; but not about one behind it.
@@ -22,6 +22,7 @@ from core.errors import InvalidRecord
 from core.logs.parked import (
     CANCELLED,
     DELIVERED,
+    MOVE_REMEMBERED,
     MOVED,
     RECORD_HEAD,
     RECORD_HEAD_SIZE,
@@ -29,7 +30,7 @@ from core.logs.parked import (
     CancelItem,
     pack_parked,
 )
-from core.wheel.schedule import Named, Schedule
+from core.wheel.schedule import Named, NameKey, Remembered, Schedule
 from core.wheel.schedule_format import LATEST_DUE, PENDING
 from core.wheel.split import Cancel, Split
 
@@ -58,21 +59,35 @@ class Moment(NamedTuple):
 
     def waits_unnamed(self, sid: int, due: int) -> bool:
         """The same for a message that may have no delay id: the wheel has to be searched."""
-        return self.schedule.wheel.has(sid, due) or self.schedule.is_pending(sid, due)
+        schedule = self.schedule
+        return schedule.wheel.has(sid, schedule.due_of(sid, due)) or schedule.is_pending(sid, due)
 
 
-def decide(moment: Moment, named: Named | None, delay_id: bytes, new_due: int | None) -> CancelItem:
+def decide(moment: Moment, key: NameKey, named: Named | None, new_due: int | None) -> CancelItem:
     """What becomes of a cancel, or with a new time of a move, of the message that was found."""
+    delay_id = key[1]
     if named is None or named.status == REMEMBERED:
-        if new_due is not None:
-            return CancelItem(DELIVERED, -1, new_due, 0, delay_id)
-        until = min(moment.now + moment.remember_ms, LATEST_DUE)
-        return CancelItem(REMEMBERED, -1, until, until, delay_id)
+        waiting = moment.schedule.remembers(key, moment.now)
+        return _remembered(moment, waiting, delay_id, new_due)
     if named.status == CANCELLED:
         return CancelItem(CANCELLED, -1, named.due, 0, delay_id)
     if not moment.waits(named):
         return CancelItem(DELIVERED, named.sid, named.due, 0, delay_id)
     return _withdrawn(named.sid, named.due, delay_id, new_due)
+
+
+def _remembered(
+    moment: Moment, waiting: Remembered | None, delay_id: bytes, new_due: int | None
+) -> CancelItem:
+    """A cancel or a move that came before its message. `waiting`: one that came before it."""
+    until = min(moment.now + moment.remember_ms, LATEST_DUE)
+    if waiting is not None and waiting.new_due is None:
+        return CancelItem(
+            REMEMBERED, -1, max(until, waiting.until), max(until, waiting.until), delay_id
+        )
+    if new_due is None:
+        return CancelItem(REMEMBERED, -1, until, until, delay_id)
+    return CancelItem(MOVE_REMEMBERED, -1, new_due, until, delay_id)
 
 
 def decide_unnamed(moment: Moment, sid: int, due: int, new_due: int | None) -> CancelItem:
@@ -112,6 +127,8 @@ class BatchOutcome:
         self._items: list[CancelItem] = []
         self._done: dict[bytes, int] = {}
         """Delay ids that a cancel before was about, and where in `_added` the message is; -1: nowhere."""
+        self._waiting: dict[bytes, int] = {}
+        """Delay ids of cancels and moves that came before their message, and where in `_items` they are."""
         self._numbers: dict[bytes, list[int]] = {}
         """Which records of the batch have a delay id, in order."""
         for number, name in opened.names.items():
@@ -152,7 +169,11 @@ class BatchOutcome:
 
     def _cancel_again(self, cancel: Cancel) -> None:
         """What an earlier cancel of the batch has moved is moved or cancelled; else nothing is left."""
-        at = self._done[cancel.delay_id]
+        at, waiting = self._done[cancel.delay_id], self._waiting.get(cancel.delay_id)
+        if waiting is not None:
+            before = _as_remembered(self._items[waiting])
+            item = _remembered(self._moment, before, cancel.delay_id, cancel.new_due)
+            self._items[waiting] = item
         if at < 0:
             return
         if cancel.new_due is not None:
@@ -166,12 +187,14 @@ class BatchOutcome:
     def _cancel_parked(self, cancel: Cancel) -> None:
         delay_id, target = cancel.delay_id, self._targets[cancel.delay_id]
         named = self._moment.schedule.look_up((self._subject_id, delay_id)) or target.named
-        item = decide(self._moment, named, delay_id, cancel.new_due)
+        item = decide(self._moment, (self._subject_id, delay_id), named, cancel.new_due)
         if item.outcome == MOVED and (target.record is None or target.named != named):
             item = item._replace(outcome=DELIVERED)
         if item.outcome == DELIVERED and self._opened.records == 1:
             raise _too_late(cancel, named)
         self._done[delay_id] = -1
+        if item.outcome in (REMEMBERED, MOVE_REMEMBERED):
+            self._waiting[delay_id] = len(self._items)
         if item.outcome == MOVED and target.record is not None:
             self._done[delay_id] = len(self._added)
             self._added.append(moved(target.record, item.until))
@@ -182,14 +205,30 @@ class BatchOutcome:
         self._items.append(item)
 
     def _obey_remembered(self) -> None:
-        """What a cancel was waiting for is not parked."""
-        schedule, now = self._moment.schedule, self._moment.now
-        waiting = {item.delay_id for item in self._items if item.outcome == REMEMBERED}
-        for number, delay_id in self._opened.names.items():
-            if delay_id in waiting or schedule.remembers((self._subject_id, delay_id), now):
-                self._changed[number] = None
-                due = self._opened.dues[number]
-                self._items.append(CancelItem(CANCELLED, -1, due, 0, delay_id))
+        """What a cancel or a move was waiting for is not parked, or for another time."""
+        now, over = self._moment.now, set[int]()
+        for delay_id, numbers in self._numbers.items():
+            key, at = (self._subject_id, delay_id), self._waiting.get(delay_id)
+            if at is None:
+                found = self._moment.schedule.remembers(key, now)
+            else:
+                found = _as_remembered(self._items[at])
+                over.add(at)
+            if found is not None:
+                self._obey(numbers[0], delay_id if len(numbers) == 1 else b"", found)
+        if over:
+            self._items = [item for i, item in enumerate(self._items) if i not in over]
+
+    def _obey(self, number: int, delay_id: bytes, remembered: Remembered) -> None:
+        """`delay_id`: empty if the name is that of a record behind it."""
+        due, record = self._opened.dues[number], self._record(number)
+        if remembered.new_due is None or record is None:
+            self._changed[number] = None
+            self._items.append(CancelItem(CANCELLED, -1, due, 0, delay_id))
+        else:
+            new_due = max(remembered.new_due, self._moment.now)
+            self._changed[number] = moved(record, new_due)
+            self._items.append(CancelItem(MOVED, -1, due, new_due, delay_id))
 
     def _record(self, number: int) -> bytes | None:
         if number in self._changed:
@@ -197,6 +236,10 @@ class BatchOutcome:
         opened = self._opened
         end = (*opened.starts[number + 1 : number + 2], len(opened.parked))[0]
         return opened.parked[opened.starts[number] : end]
+
+
+def _as_remembered(item: CancelItem) -> Remembered:
+    return Remembered(item.until, item.due if item.outcome == MOVE_REMEMBERED else None)
 
 
 def _too_late(cancel: Cancel, named: Named | None) -> InvalidRecord:

@@ -26,7 +26,7 @@ from core.wheel.frames import delayed_frames
 from core.wheel.manifest_format import Listed, Manifest
 from core.wheel.schedule import Key
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ENTRY, MESSAGE, SUFFIX, ScheduleDamaged
+from core.wheel.schedule_format import ENTRY, MESSAGE, REFILED, SUFFIX, ScheduleDamaged
 
 log = logging.getLogger("kumquat.schedule")
 
@@ -92,8 +92,8 @@ def _delivered(message_log: MessageLog, done: set[int]) -> Iterator[set[int]]:
 def _keys(file: ScheduleFile, sids: set[int]) -> Iterator[Key]:
     try:
         for row in file.rows(MESSAGE):
-            for due, sid, *_ in ENTRY.iter_unpack(file.table(row.first, row.entries)):
-                if sid in sids:
+            for due, sid, _, length, _ in ENTRY.iter_unpack(file.table(row.first, row.entries)):
+                if sid in sids and not length & REFILED:
                     yield due, sid
     except ScheduleDamaged as damage:
         log.error("%s", damage)

@@ -22,8 +22,10 @@ Exactly once. W (`delivered_until`) is the (due, sid) of the last message delive
 of a file up to there is done with. The wheel gives in order of (due, sid), so this one pair says it all,
 but for two sorts:
 
-- messages that were parked when their time had passed W already. If one is still there at a fill it is
-  filed under W + 1 ms (`_refiled`), and gets a tombstone when it is delivered;
+- messages that were parked when their time had passed W already: by a moment, or by hours when the clock
+  ran ahead and was set back. If one is still there at a fill it is filed under W + 1 ms (`_refiled`), and
+  gets a tombstone when it is delivered. That is where it is found, not when it is due: its record says
+  that, and the wheel has it under its own time;
 - deliveries after the last fill, known after a restart from the frames behind F (`done`): an entry that the
   files bring up again is left out by its sid, and gets a tombstone at the next fill.
 
@@ -34,14 +36,15 @@ is delivered of the files gets tombstones.
 A tombstone (due, sid, subject) in a schedule file takes an entry of an older file out.
 
 Names: a delay id names the newest message of its subject that was parked with it. Those since F are in
-`names`; older ones are found in the files. `remembered` holds cancels that came before their message.
+`names`; older ones are found in the files. `remembered` holds cancels and moves that came before their
+message: for a while, and no more than MOST_REMEMBERED.
 """
 
 from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,6 +53,7 @@ from core.logs.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
 from core.logs.parked import (
     CANCELLED,
     DELIVERED,
+    MOVE_REMEMBERED,
     MOVED,
     ORIGIN_SIZE,
     RECORD_HEAD,
@@ -68,6 +72,8 @@ Key = tuple[int, int]
 """Due time and schedule id: the order of delivery."""
 NameKey = tuple[int, bytes]
 """Subject id and delay id."""
+MOST_REMEMBERED = 100_000
+"""Cancels and moves that wait for their messages."""
 FRAME = 3
 """Numbers per frame in `recent`: position, payload length, subject id."""
 
@@ -80,6 +86,14 @@ class Unfiled(NamedTuple):
     length: int
     subject_id: int
     named: bool
+
+
+class Refiled(NamedTuple):
+    """A message that is filed under another time than it is due at."""
+
+    filed: int
+    due: int
+    subject_id: int
 
 
 class Remembered(NamedTuple):
@@ -126,8 +140,9 @@ class Fill:
     pending: dict[int, int]
     remembered: dict[NameKey, Remembered]
     done: set[int]
-    refiled: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Filled in by the thread: sids that are filed under another due time, that, and their subjects."""
+    done_until: int
+    refiled: dict[int, Refiled] = field(default_factory=dict)
+    """Filled in by the thread: sids that are filed under another due time."""
     lost: list[Tombstone] = field(default_factory=list)
     """Filled in by the thread: messages that could not be filed."""
 
@@ -146,8 +161,11 @@ class Schedule:
         pending: dict[int, int],
         remembered: dict[NameKey, Remembered],
         done: set[int],
+        done_until: int = -1,
     ) -> None:
         self.filled = filled
+        self.done_until = done_until
+        """None of those in `done` is due later."""
         self.wheel = Wheel()
         self.counters = Counters()
         self._start = (delivered_until, pending, remembered, done)
@@ -159,6 +177,8 @@ class Schedule:
         self.pending = dict(pending)
         """Messages parked and not delivered, by subject id."""
         self.remembered = dict(remembered)
+        """In the order in which they came."""
+        self.forgot_some = False
         self.done = set(done)
         """In files, delivered, and above `delivered_until`: known by sid alone."""
         self.recent: array[int] = array("q")
@@ -177,7 +197,7 @@ class Schedule:
         """Sids of what is due, and cannot be read at the moment."""
         self.unloaded = False
         """Whether something with a due time before `loaded_until` could not be loaded yet."""
-        self._refiled: dict[int, int] = {}
+        self._refiled: dict[int, Refiled] = {}
         self._filling: Fill | None = None
         self._meanwhile: dict[int, Tombstone | None] = {}
         """What the fill under way takes along although it was delivered since; with a tombstone for it, if
@@ -219,11 +239,28 @@ class Schedule:
     def _cancelled(self, subject_id: int, item: CancelItem) -> None:
         """What a cancel or a move says of its delay id."""
         key = (subject_id, item.delay_id)
-        if item.outcome == REMEMBERED:
-            self.remembered[key] = Remembered(item.until, None)
+        self.remembered.pop(key, None)
+        if item.outcome in (REMEMBERED, MOVE_REMEMBERED):
+            new_due = item.due if item.outcome == MOVE_REMEMBERED else None
+            self._remember(key, Remembered(item.until, new_due))
         else:
-            self.remembered.pop(key, None)
-        self._outcome(key, item.outcome, item.sid, item.due)
+            self._outcome(key, item.outcome, item.sid, item.due)
+
+    def _remember(self, key: NameKey, remembered: Remembered) -> None:
+        self.remembered[key] = remembered
+        self.names[key] = Named(-1, remembered.until, REMEMBERED)
+        if len(self.remembered) > MOST_REMEMBERED:
+            subject_id, delay_id = oldest = next(iter(self.remembered))
+            del self.remembered[oldest]
+            if not self.forgot_some:
+                log.warning(
+                    "more than %d cancels and moves wait for their messages; the oldest are forgotten, "
+                    "first that of %r of subject %d",
+                    MOST_REMEMBERED,
+                    delay_id,
+                    subject_id,
+                )
+            self.forgot_some = True
 
     def subject_deleted(self, subject_id: int, position: int) -> None:
         dropped = self.pending.pop(subject_id, 0)
@@ -269,7 +306,7 @@ class Schedule:
 
     def _withdrawn(self, subject_id: int, sid: int, due: int, outcome: int) -> None:
         """A message was cancelled or moved."""
-        self.wheel.cancel(sid, due)
+        self.wheel.cancel(sid, self.due_of(sid, due))
         self._take_out(subject_id, sid, due)
         self._count_down(subject_id, 1)
         if outcome == MOVED:
@@ -286,7 +323,9 @@ class Schedule:
         elif sid in self.done:
             self.done.discard(sid)
         else:
-            self.tombstones.append(Tombstone(self._refiled.pop(sid, due), sid, subject_id))
+            refiled = self._refiled.pop(sid, None)
+            filed_due = due if refiled is None else refiled.filed
+            self.tombstones.append(Tombstone(filed_due, sid, subject_id))
 
     def _outcome(self, key: NameKey, outcome: int, sid: int, due: int) -> None:
         named = self.names.get(key)
@@ -305,7 +344,7 @@ class Schedule:
             elif self._replaying:
                 self.done.add(sid)
             elif self._refiled and sid in self._refiled:
-                self.tombstones.append(Tombstone(self._refiled.pop(sid), sid, subject_id))
+                self.tombstones.append(Tombstone(self._refiled.pop(sid).filed, sid, subject_id))
             elif (dead := self._tombstone(subject_id, sid)) is not None:
                 self.tombstones.append(dead)
         self._count_down(subject_id, len(sids))
@@ -356,6 +395,14 @@ class Schedule:
             return holds
         return (due, sid) > self.delivered_until and sid not in self.done
 
+    def settled_until(self, now: int) -> int:
+        """Every entry of a file with an earlier due time is delivered or cancelled, as far as is written;
+        also where nothing was delivered for long, and W with it stands still."""
+        if self.w_stays:
+            return self.delivered_until[0]
+        lowest = min(now, self.loaded_until, self.wheel.lowest_due())
+        return max(self.delivered_until[0], lowest)
+
     # --- fills ---------------------------------------------------------------------------------
 
     @property
@@ -376,6 +423,7 @@ class Schedule:
             dict(self.pending),
             dict(self.remembered),
             set(self.done),
+            self.done_until,
         )
         self.recent, self.recent_bytes = array("q"), 0
         self.gone, self.tombstones, self.names = set(), [], {}
@@ -386,11 +434,14 @@ class Schedule:
         assert fill is self._filling
         self._filling = None
         self.filled = fill.end
-        for sid, (due, subject_id) in fill.refiled.items():
+        for sid, refiled in fill.refiled.items():
             if sid in self._meanwhile:
-                self._meanwhile[sid] = Tombstone(due, sid, subject_id)
+                self._meanwhile[sid] = Tombstone(refiled.filed, sid, refiled.subject_id)
             else:
-                self._refiled[sid] = due
+                self._refiled[sid] = refiled
+        for i, dead in enumerate(self.tombstones if fill.refiled else ()):
+            if dead.sid in fill.refiled:  # cancelled meanwhile
+                self.tombstones[i] = dead._replace(due=self._refiled.pop(dead.sid).filed)
         self.tombstones += [dead for dead in self._meanwhile.values() if dead is not None]
         self._meanwhile = {}
         for due, sid, subject_id in fill.lost:
@@ -418,13 +469,20 @@ class Schedule:
             found = self._filling.names.get(key)
         return found
 
-    def remembers(self, key: NameKey, now: int) -> bool:
-        """Whether a cancel of this id waits for its message."""
+    def remembers(self, key: NameKey, now: int) -> Remembered | None:
+        """The cancel or the move that waits for the message with this id."""
         found = self.remembered.get(key)
         if found is not None and found.until <= now:
             del self.remembered[key]
-            return False
-        return found is not None
+            return None
+        return found
+
+    def forget_remembered(self, now: int) -> None:
+        """Cancels and moves that have waited for long enough."""
+        late = [key for key, remembered in self.remembered.items() if remembered.until <= now]
+        for key in late:
+            del self.remembered[key]
+        self.forgot_some = self.forgot_some and len(self.remembered) > MOST_REMEMBERED // 2
 
     # --- loads ---------------------------------------------------------------------------------
 
@@ -442,9 +500,22 @@ class Schedule:
         """What is parked from there on goes into the wheel by itself, if it is due before the border."""
         return self._mark
 
-    def admit(self, source: int, table: bytes, struck: set[int], mark: int | None = None) -> int:
+    def due_of(self, sid: int, filed: int) -> int:
+        """When a message is due that is filed under some time."""
+        refiled = self._refiled.get(sid)
+        return filed if refiled is None else refiled.due
+
+    def admit(
+        self,
+        source: int,
+        table: bytes,
+        struck: set[int],
+        mark: int | None = None,
+        dues: Mapping[int, int] | None = None,
+    ) -> int:
         """Put entries of a schedule file into the wheel, without those that were struck by tombstones, are
-        done with, or are there already; gives how many. `mark`: that of the load that they belong to."""
+        done with, or are there already; gives how many. `mark`: that of the load that they belong to;
+        `dues`: when those are due that are filed under another time."""
         until, done, mark = self.delivered_until, self.done, self._mark if mark is None else mark
         refiled = {sid for sid in self._refiled if sid >= self._live_from}
         kept = []
@@ -456,11 +527,23 @@ class Schedule:
                     self.tombstones.append(Tombstone(due, sid, entry[4]))
             elif (due, sid) > until and sid < mark and sid not in struck and sid not in refiled:
                 kept.append(entry)
-        if len(kept) * ENTRY.size != len(table):
+        if len(kept) * ENTRY.size != len(table) or dues:
+            kept = sorted(self._at_their_time(kept, dues or {}))
             table = b"".join(ENTRY.pack(*entry) for entry in kept)
         if table:
             self.wheel.add_table(source, table)
         return len(kept)
+
+    def _at_their_time(
+        self, entries: Iterable[tuple[int, int, int, int, int]], dues: Mapping[int, int]
+    ) -> Iterator[tuple[int, int, int, int, int]]:
+        """Entries of a file with the due times that their records have."""
+        for entry in entries:
+            sid, due = entry[1], dues.get(entry[1])
+            if due is not None:
+                self._refiled[sid] = Refiled(entry[0], due, entry[4])
+                entry = (due, *entry[1:])
+            yield entry
 
     def admit_unfiled(self, heads: Iterable[Unfiled], due_from: int) -> None:
         """Put messages into the wheel that no file holds yet and that are not there: due from there on, and
@@ -475,6 +558,9 @@ class Schedule:
 
     def finish_load(self) -> None:
         self.loaded_until = self.border
+        if not self.unloaded and self.loaded_until > self.done_until:
+            # No file brought up what is left: it was merged away.
+            self.done.clear()
 
 
 def _set_aside(subject_id: int, position: int, delay_id: bytes, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What lies in the folder `schedule/`, byte by byte. Format version 1; big-endian throughout.
+"""What lies in the folder `schedule/`, byte by byte. Format version 2; big-endian throughout.
 
     00000000000000000000-00000000000004096000-0.schedule    what was parked in that stretch of the log
     manifest, manifest.copy                                 which files count (manifest.py), twice
@@ -18,7 +18,8 @@ A file is, one behind the other:
 
     records   parked records as they lay in the log (core/logs/parked.py), in the order of the tables
     tables    32 an entry: due 8, schedule id 8, offset of its record in this file 8, length of the record 4
-              (bit 31, NAMED: it has a delay id), subject id 4. For a tombstone offset and length are 0.
+              (bit 31, NAMED: it has a delay id; bit 30, REFILED: `due` is not when it is due, that is in
+              the record, see schedule.py), subject id 4. For a tombstone offset and length are 0.
               All tables of kind MESSAGE, then those of TOMBSTONE; by hour, subject, due, schedule id
     rows      20 each: hour 4, subject id 4, first entry 8 (counted within its kind), entries 4; in the
               order of the tables
@@ -40,7 +41,8 @@ name of a message that was moved to an earlier time is to be kept until its old 
 
 Times are ms since the epoch, from 0 on; an hour fits 4 bytes.
 
-To change the format: raise VERSION, keep reading the old one in `schedule_file.py`, say here what changed.
+Version 1 had no REFILED. To change the format: raise VERSION, keep reading the old one in
+`schedule_file.py`, say here what changed.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ from crc32c import crc32c
 
 from core.errors import CorruptMessage, StartError
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"KQS1"
 SUFFIX = ".schedule"
 TEMPORARY = ".tmp"
@@ -78,7 +80,8 @@ ENTRY = struct.Struct(">qqqII")
 ENTRY_SIZE = ENTRY.size
 assert ENTRY_SIZE == 32
 NAMED = 1 << 31
-LENGTH = NAMED - 1
+REFILED = 1 << 30
+LENGTH = REFILED - 1
 ROW = struct.Struct(">IIQI")
 assert ROW.size == 20
 ROW_KEY = struct.Struct(">II")

@@ -10,6 +10,7 @@ at the next start.
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ from core.wheel.schedule_format import (
     MESSAGE,
     NAME,
     NAMED,
+    REFILED,
     ROW,
     TEMPORARY,
     TOMBSTONE,
@@ -48,8 +50,9 @@ from core.wheel.schedule_format import (
 _WRITE = 1 << 20
 _AT_ONCE = 4096
 _RECORD = itemgetter(3)
-_ID_LENGTH = RECORD_HEAD_SIZE - 1
-"""Where a record says how long its delay id is: up to 255, so the lower byte says it."""
+_FLAGS = struct.Struct(">8xq8xH")
+"""The due time of a record and the length of its delay id."""
+assert _FLAGS.size == RECORD_HEAD_SIZE
 
 Message = tuple[int, int, object, Buffer]
 """Due, schedule id, something else, record: a Parked, or an entry that is being merged."""
@@ -243,7 +246,7 @@ class Output:
         begin = self._records
         offsets = list(accumulate(map(len, records), initial=begin))
         self._records = offsets.pop()
-        lengths = [len(r) | NAMED if r[_ID_LENGTH] else len(r) for r in records]
+        lengths = list(map(_length, dues, records))
         self._tables[MESSAGE].add(_pack_table(dues, sids, offsets, lengths, self._subjects))
         self._write(records, self._records - begin)
         self._batch, self._batch_bytes, self._subjects = [], 0, []
@@ -290,7 +293,14 @@ class Output:
 
 
 def has_name(record: Buffer) -> bool:
-    return record[_ID_LENGTH] > 0
+    return int(_FLAGS.unpack_from(record)[1]) > 0
+
+
+def _length(due: int, record: Buffer) -> int:
+    """The length of a record, with its flags."""
+    in_record, id_length = _FLAGS.unpack_from(record)
+    length = len(record) | NAMED if id_length else len(record)
+    return length if in_record == due else length | REFILED
 
 
 def _pack_table(

@@ -28,7 +28,14 @@ import trio
 from core.errors import KumquatError, StartError
 from core.logs.files import Files
 from core.logs.options import LogOptions
-from core.logs.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED, CancelItem
+from core.logs.parked import (
+    CANCELLED,
+    DELIVERED,
+    MOVE_REMEMBERED,
+    MOVED,
+    REMEMBERED,
+    CancelItem,
+)
 from core.logs.service import MessageService, wall_clock_ms
 from core.logs.subject import Subject
 from core.wheel.bodies import LogBodies, read_bodies
@@ -59,7 +66,13 @@ __all__ = [
 log = logging.getLogger("kumquat.delay")
 
 _STOP_SECONDS = 10.0
-_STATUS = {CANCELLED: "cancelled", MOVED: "moved", DELIVERED: "delivered", REMEMBERED: "remembered"}
+_STATUS = {
+    CANCELLED: "cancelled",
+    MOVED: "moved",
+    DELIVERED: "delivered",
+    REMEMBERED: "remembered",
+    MOVE_REMEMBERED: "remembered",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +80,8 @@ class Shown:
     """What became of a message."""
 
     status: str
-    """pending, moved (and pending still), cancelled, delivered, remembered (a cancel that waits for its
-    message), unknown."""
+    """pending, moved (and pending still), cancelled, delivered, remembered (a cancel or a move that waits
+    for its message), unknown."""
     due: int
     sid: int
     """-1 where there is none."""
@@ -164,10 +177,11 @@ class DelayService:
         if not moment.waits(named):
             return Shown("delivered", named.due, named.sid)
         status = "moved" if named.status == MOVED else "pending"
+        due = self._schedule.due_of(named.sid, named.due)
         if target.record is None:
-            return Shown(status, named.due, named.sid)
+            return Shown(status, due, named.sid)
         found = parse(target.record)
-        return Shown(status, named.due, named.sid, found.created, found.key, found.value)
+        return Shown(status, due, named.sid, found.created, found.key, found.value)
 
     async def cancel(
         self, subject: Subject, *, delay_id: str | None = None, sid: int | None = None
@@ -237,7 +251,12 @@ def open_with_delay(
         shelf = Shelf(files, directory)
         start = shelf.manifest
         schedule = Schedule(
-            start.filled, start.delivered_until, start.pending, start.remembered, start.done
+            start.filled,
+            start.delivered_until,
+            start.pending,
+            start.remembered,
+            start.done,
+            start.done_until,
         )
         opened.append((schedule, shelf))
         return schedule
@@ -259,6 +278,9 @@ def open_with_delay(
     except OSError as error:
         shelf.close()
         raise StartError(f"lost schedule files cannot be made anew: {error}") from error
+    # What is delivered was due by then: the clock may have been ahead of what it is now.
+    stored = max(segment.newest_store_time for segment in message_log.log.state.segments)
+    schedule.done_until = max(schedule.done_until, stored, now_ms())
     service = DelayService(message_log, schedule, shelf, delay_options, now_ms)
     if lost_some:
         service.recount()

@@ -72,6 +72,7 @@ class Shelf:
             pending=fill.pending,
             remembered=fill.remembered,
             done=fill.done,
+            done_until=fill.done_until,
         )
         self._save(manifest, file)
         return file, manifest

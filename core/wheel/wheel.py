@@ -2,7 +2,7 @@
 
 An entry is the one of the schedule files (big-endian, so that its bytes sort as it does):
 
-    due (8)  sid (8)  offset of the record in its file (8)  length | NAMED (4)  subject id (4)
+    due (8)  sid (8)  offset of the record in its file (8)  length and flags (4)  subject id (4)
 
 It goes through three places, and is in exactly one of them:
 
@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, NAMED
+from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, LENGTH, NAMED
 
 NOTCH_MS = 500
 LOG = -1
@@ -97,7 +97,7 @@ class _Run:
     def take(self, end: int) -> list[Slot]:
         data = self.data[self.at * ENTRY_SIZE : end * ENTRY_SIZE]
         self.at = end
-        new, source, mask = tuple.__new__, self.source, NAMED - 1
+        new, source, mask = tuple.__new__, self.source, LENGTH
         return [
             new(Slot, (due, sid, offset, length & mask, subject, source))
             for due, sid, offset, length, subject in ENTRY.iter_unpack(data)
@@ -275,6 +275,12 @@ class Wheel:
         if self._order:
             dues.append(self._notches[self._order[0]].low)
         return min(dues, default=None)
+
+    def lowest_due(self) -> int:
+        """Of all that is in the wheel or at hand; sys.maxsize if there is nothing."""
+        waiting = self.next_due()
+        at_hand = min((slot.due for slot in self._at_hand.values()), default=sys.maxsize)
+        return at_hand if waiting is None else min(at_hand, waiting)
 
     # --- what becomes of entries ----------------------------------------------------------------
 

@@ -8,12 +8,12 @@ file the messages before the tombstones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from core.logs.format import HEADER_SIZE
-from core.logs.parked import heads_of
+from core.logs.parked import RECORD_HEAD, heads_of
 from core.wheel.fill import ReadFrame
 from core.wheel.schedule import Unfiled
 from core.wheel.schedule_file import ScheduleFile
@@ -21,6 +21,7 @@ from core.wheel.schedule_format import (
     ENTRY,
     ENTRY_SIZE,
     MESSAGE,
+    REFILED,
     TOMBSTONE,
     Row,
     ScheduleDamaged,
@@ -54,6 +55,8 @@ class Window(NamedTuple):
 class Loaded:
     tables: list[tuple[int, bytes]] = field(default_factory=list)
     """Entries, each part with the number of its file."""
+    dues: dict[int, int] = field(default_factory=dict)
+    """When those are due that are filed under another time, by schedule id."""
     struck: set[int] = field(default_factory=set)
     """Schedule ids that tombstones take out."""
     unread: set[Part] = field(default_factory=set)
@@ -94,6 +97,7 @@ class _Reading:
                 continue
             try:
                 table = self._entries(file, row)
+                loaded.dues.update(_true_dues(file, table))
             except OSError as error:
                 loaded.trouble = error
                 loaded.unread.add((file, row))
@@ -138,6 +142,14 @@ class _Reading:
             table, damages, lost = file.salvage(row, begin, end)
             self._lost(file, row, lost, damages)
             return table
+
+
+def _true_dues(file: ScheduleFile, table: bytes) -> Iterator[tuple[int, int]]:
+    """Of entries that are filed under another time; of a damaged record that time counts."""
+    refiled = [entry for entry in ENTRY.iter_unpack(table) if entry[3] & REFILED]
+    records = file.read_many([(entry[2], entry[3]) for entry in refiled])
+    for (due, sid, *_), record in zip(refiled, records, strict=True):
+        yield sid, RECORD_HEAD.unpack_from(record)[2] if isinstance(record, bytes) else due
 
 
 def read_frames(

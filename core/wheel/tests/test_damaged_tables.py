@@ -117,7 +117,9 @@ def test_a_file_that_cannot_be_merged_does_not_keep_others_from_it() -> None:
     files = FakeFiles(Path("/data"))
     shelf = Shelf(files, files.directory)
     for number in range(20):
-        waiting = [Parked(START + number, 100 * number, 1, pack_parked(START, 0, b"", bytes(500)))]
+        waiting = [
+            Parked(START + number, 100 * number, 1, pack_parked(START + number, 0, b"", bytes(500)))
+        ]
         stretch = (100 * number, 100 * number + 100)
         shelf.add(write_schedule_file(files, shelf.directory, stretch, waiting, [], []), Manifest())
     bad = shelf.current[9]

@@ -2,17 +2,20 @@
 
 A life stands where the service stands, with a list for the log and lists for the schedule files, and
 crashes wherever it likes: a new Schedule is made from the last manifest and the frames behind it. The clock
-may go back, fills may fail, a load may take several tries. What comes next is drawn by a seeded generator:
-the failures that matter take some ten steps in the right order, which long random lives meet.
+may go back, fills may fail, a load may take several tries; for a while a file cannot be loaded, or a record
+cannot be read, and all else is delivered. What comes next is drawn by a seeded generator: the failures that
+matter take some ten steps in the right order, which long random lives meet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
 import pytest
 
+from core.errors import StorageError
 from core.logs.format import CANCEL, DELIVERED, HEADER_SIZE, PARKED
 from core.logs.parked import (
     CANCELLED,
@@ -27,7 +30,7 @@ from core.logs.parked import (
     pack_schedule_ids,
 )
 from core.wheel.fill import names_of, parked_of
-from core.wheel.schedule import Fill, Remembered, Schedule
+from core.wheel.schedule import Fill, Remembered, Schedule, Unfiled
 from core.wheel.schedule_format import ENTRY, NAMED, Parked, Tombstone
 from core.wheel.wheel import Slot
 
@@ -55,6 +58,8 @@ class Disk:
     pending: dict[int, int] = field(default_factory=dict)
     remembered: dict[tuple[int, bytes], Remembered] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    done_until: int = -1
+    newest_store_time: int = -1
 
     def read(self, position: int, length: int) -> bytes:
         return self.frames[position][2]
@@ -76,17 +81,25 @@ class Life:
     def start(self) -> None:
         disk = self.disk
         self.schedule = Schedule(
-            disk.filled, disk.delivered_until, disk.pending, disk.remembered, disk.done
+            disk.filled,
+            disk.delivered_until,
+            disk.pending,
+            disk.remembered,
+            disk.done,
+            max(disk.done_until, disk.newest_store_time),
         )
         for position, (kind, subject_id, payload) in disk.frames.items():
             if position >= disk.filled:
                 self.schedule.apply(kind, subject_id, position, payload)
         self.schedule.end_replay()
         self.fill, self.at_hand = None, []
+        self.unread: list[tuple[int, int, int, int]] = []
+        """Files that could not be loaded: number, due times from and to, mark."""
 
     def write(self, kind: int, subject_id: int, payload: bytes) -> int:
         position = self.disk.end
         self.disk.frames[position] = (kind, subject_id, payload)
+        self.disk.newest_store_time = max(self.disk.newest_store_time, self.now)
         self.disk.end = position + HEADER_SIZE + len(payload)
         self.schedule.apply(kind, subject_id, position, payload)
         return position + HEADER_SIZE
@@ -122,11 +135,15 @@ class Life:
         subject_id, delay_id = self.rng.choice(known)
         found = self.named((subject_id, delay_id))
         expected = [s for s, m in self.waiting.items() if (m[0], m[2]) == (subject_id, delay_id)]
-        pending = (
-            found is not None
-            and found[2] not in (CANCELLED, OVER)
-            and self.schedule.is_pending(found[0], found[1])
-        )
+        try:
+            pending = (
+                found is not None
+                and found[2] not in (CANCELLED, OVER)
+                and self.schedule.is_pending(found[0], found[1])
+            )
+        except StorageError:
+            assert self.unread
+            return
         assert pending == bool(expected), "whether it is pending"
         if not pending or found is None:
             return
@@ -145,14 +162,16 @@ class Life:
     # --- what the service does -----------------------------------------------------------------
 
     def time_passes(self) -> None:
-        self.now += self.rng.choice((0, 1, 5, 500, 2_000, -1, -700))
+        self.now += self.rng.choice((0, 1, 5, 500, 2_000, -1, -700, 5_000, -5_000))
 
     def deliver(self) -> None:
         wheel = self.schedule.wheel
         self.at_hand = sorted(
             self.at_hand + wheel.prepare(self.schedule.may_deliver_until(self.now))
         )
-        due = [slot for slot in wheel.still(self.at_hand) if slot.due <= self.now]
+        held = self.schedule.held_back
+        held &= {slot.sid for slot in wheel.still(self.at_hand)}
+        due = [s for s in wheel.still(self.at_hand) if s.due <= self.now and s.sid not in held]
         slots = due[: self.rng.choice((1, 2, 5))]
         for subject_id in SUBJECTS:
             sids = [slot.sid for slot in slots if slot.subject_id == subject_id]
@@ -160,6 +179,8 @@ class Life:
                 expected = self.waiting.pop(sid, None)
                 assert expected is not None, "delivered twice, or though it was cancelled"
                 assert expected[1] <= self.now, "early"
+                [slot] = [slot for slot in slots if slot.sid == sid]
+                assert slot.due == expected[1], "not at its time"
                 self.delivered.append(sid)
             if sids:
                 self.write(DELIVERED, subject_id, pack_schedule_ids(sids))
@@ -167,6 +188,14 @@ class Life:
         if slots:
             self.schedule.passed((slots[-1].due, slots[-1].sid))
         self.at_hand = wheel.still(self.at_hand)
+
+    def hold_back(self) -> None:
+        """A record cannot be read."""
+        if self.at_hand:
+            self.schedule.held_back.add(self.rng.choice(self.at_hand).sid)
+
+    def read_held_back(self) -> None:
+        self.schedule.held_back.clear()
 
     def begin_fill(self) -> None:
         if self.fill is None:
@@ -186,6 +215,9 @@ class Life:
         disk.files.append(File(parked, fill.tombstones, names))
         disk.filled, disk.delivered_until = fill.end, fill.delivered_until
         disk.pending, disk.remembered, disk.done = fill.pending, fill.remembered, fill.done
+        disk.done_until = fill.done_until
+        if self.rng.random() < 0.3:
+            disk.newest_store_time = -1  # retention took the segments, the manifest knows
         self.fill = None
         if self.rng.random() < 0.1:
             self.start()
@@ -199,16 +231,49 @@ class Life:
         since = schedule.loaded_until
         schedule.begin_load(max(self.now + self.rng.randint(0, 2_000), since), self.disk.end)
         self.begin_fill()
-        self.finish_fill()
-        if self.rng.random() > finishes or self.schedule is not schedule:
+        if self.rng.random() < 0.2:
+            self.abandon_fill()
+            schedule.admit_unfiled(self.unfiled(schedule.mark), max(since, 0))
+        else:
+            self.finish_fill()
+        if self.schedule is not schedule:
             return
-        struck = schedule.struck_recently()
+        if self.rng.random() > finishes and not self.schedule.recent:
+            return
+        for number in range(len(self.disk.files)):
+            window = (number, since, schedule.border, schedule.mark)
+            if self.rng.random() > finishes:
+                self.unread.append(window)
+            else:
+                self.admit(*window)
+        schedule.unloaded = bool(self.unread)
+        schedule.finish_load()
+
+    def unfiled(self, mark: int) -> Iterator[Unfiled]:
+        """What lies in the log alone and was parked before."""
+        recent = self.schedule.recent
+        for position, subject_id in zip(recent[0::3], recent[2::3], strict=True):
+            if position < mark:
+                for at, head in heads_of(self.disk.frames[position][2]):
+                    sid = position + HEADER_SIZE + at
+                    yield Unfiled(head.due, sid, head.length, subject_id, head.id_length > 0)
+
+    def admit(self, number: int, since: int, border: int, mark: int) -> None:
+        struck = self.schedule.struck_recently()
         for file in self.disk.files:
             struck |= {tombstone.sid for tombstone in file.tombstones}
-        for number, file in enumerate(self.disk.files):
-            due = [p for p in file.parked if since <= p.due < schedule.border]
-            schedule.admit(number, b"".join(map(_entry, due)), struck)
-        schedule.finish_load()
+        parked = [p for p in self.disk.files[number].parked if since <= p.due < border]
+        dues = {p.sid: next(heads_of(p.record, 0))[1].due for p in parked}
+        dues = {p.sid: dues[p.sid] for p in parked if dues[p.sid] != p.due}
+        self.schedule.admit(number, b"".join(map(_entry, parked)), struck, mark, dues)
+
+    def load_rest(self) -> None:
+        """The files can be read again."""
+        if self.fill is None:
+            for window in self.unread:
+                self.admit(*window)
+            self.unread = []
+            self.schedule.unloaded = False
 
     def crash(self) -> None:
         self.start()
@@ -225,12 +290,17 @@ class Life:
             self.finish_fill: 2,
             self.abandon_fill: 1,
             self.load: 3,
+            self.load_rest: 1,
+            self.hold_back: 1,
+            self.read_held_back: 1,
             self.crash: 1,
         }
         for step in self.rng.choices(list(weights), list(weights.values()), k=steps):
             step()
             assert sum(self.schedule.pending.values()) == len(self.waiting)
         self.abandon_fill()
+        self.load_rest()
+        self.read_held_back()
         self.now += 1_000_000
         for _ in range(10):
             self.load(finishes=1)

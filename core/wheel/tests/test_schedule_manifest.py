@@ -121,13 +121,13 @@ def test_a_newer_format_is_left_to_the_broker_that_wrote_it() -> None:
     file = Fill((0, 100), [parked(NOON, 1)]).write(files)
     content = newer(files.content(file.path)[-FOOTER.size :], at=4)
     files.damage(file.path, files.content(file.path)[: -FOOTER.size] + content)
-    with pytest.raises(StartError, match="format version 2, this broker knows 1"):
+    with pytest.raises(StartError, match="format version 3, this broker knows 2"):
         ScheduleFile(files, file.path)
-    files.damage(FOLDER / MANIFEST, newer(pack(manifest), at=4, version=3))
+    files.damage(FOLDER / MANIFEST, newer(pack(manifest), at=4))
     with pytest.raises(StartError, match="format version 3, this broker knows 2"):
         load(files, FOLDER)
 
 
-def newer(content: bytes, at: int, version: int = 2) -> bytes:
-    data = content[:at] + struct.pack(">H", version) + content[at + 2 : -4]
+def newer(content: bytes, at: int) -> bytes:
+    data = content[:at] + struct.pack(">H", 3) + content[at + 2 : -4]
     return data + struct.pack(">I", crc32c(data))

@@ -224,7 +224,6 @@ def test_what_is_not_there_is_unknown(disk: Disk) -> None:
             assert await status(broker, "nobody") == "unknown"
             for sid in (0, 1, 10**15):
                 assert (await broker.delay.cancel(subject, sid=sid)).status == "unknown"
-            assert (await broker.delay.move(subject, delay_id="no", due=START)).status == "unknown"
             assert (await broker.delay.cancel(subject, delay_id="no")).status == "remembered"
             assert broker.delay.statistics().pending == 1
 
