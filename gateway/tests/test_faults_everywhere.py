@@ -96,7 +96,9 @@ def chosen(site: str, calls: int, *, every: bool) -> list[Strike]:
         return strikes
     number = crc32(site.encode())
     strikes = [Strike(site, 1 + number % calls, hows[number % len(hows)])]
-    return strikes + [Strike(site, middle, MORE[site], TWICE)] if site in MORE else strikes
+    if site in MORE:
+        strikes.append(Strike(site, middle, MORE[site], TWICE))
+    return strikes
 
 
 def why_not(folder: Path, strike: Strike) -> str | None:
