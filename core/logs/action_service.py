@@ -23,6 +23,7 @@ from core.errors import KumquatError, StorageError
 from core.logs.action_log import SEGMENT_BYTES, ActionLog, Callback
 from core.logs.action_recovery import open_action_log
 from core.logs.action_sync import ActionSyncJob
+from core.logs.complaints import Complaints
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
 from core.logs.service import not_opened, wall_clock_ms
@@ -54,6 +55,7 @@ class ActionService:
         """Called with actions that were just applied; they must not raise, nor append."""
         self._flusher: Flusher[ActionSyncJob] = Flusher()
         self._chores = trio.Event()
+        self._complaints = Complaints(log)
         self._syncs = self._appends = 0
 
     @classmethod
@@ -152,7 +154,8 @@ class ActionService:
                     with suppress(FileNotFoundError):
                         await trio.to_thread.run_sync(self.log.files.unlink, segment.path)
             except (OSError, StorageError) as error:
-                log.error("housekeeping of the action log failed, trying again soon: %s", error)
+                text = f"housekeeping of the action log failed, trying again soon: {error}"
+                self._complaints.error("housekeeping", text)
                 await trio.sleep(_RETRY_SECONDS)
                 continue
             await self._chores.wait()

@@ -261,7 +261,10 @@ class Reader:
     ) -> list[Batch]:
         first, last = places[0], places[-1]
         start = first.position + HEADER_SIZE
-        buffer = self._buffers.take(last.position + HEADER_SIZE + last.length - start)
+        try:
+            buffer = self._buffers.take(last.position + HEADER_SIZE + last.length - start)
+        except MemoryError as error:
+            raise StorageError(f"no memory to read {subject.name!r} at {first.base}") from error
         sparse = len(buffer) > 2 * sum(place.length for place in places)
         segment = self._log.state.segment_of(first.position)
         if first.position < segment.base:
