@@ -38,6 +38,9 @@ class Folder:
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         try:
             self._check_format(directory / "meta.properties", files)
+        except OSError as error:
+            self.close()
+            raise StartError(f"the data folder {directory} cannot be used: {error}") from error
         except BaseException:
             self.close()
             raise

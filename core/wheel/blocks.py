@@ -13,6 +13,7 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from crc32c import crc32c
@@ -70,7 +71,11 @@ class Source:
         self.path = path
         self._files = files
         self._fd = files.open(path, readonly=True)
-        self.size = files.size(self._fd)
+        try:
+            self.size = files.size(self._fd)
+        except OSError:
+            self._close()
+            raise
         self._lock = threading.Lock()
         self._readers = 0
         self._closing = False
@@ -113,6 +118,10 @@ class Source:
 
     def _close_if_unused(self) -> None:
         if self._closing and not self._readers:
+            self._close()
+
+    def _close(self) -> None:
+        with suppress(OSError):  # it was only read, and is closed all the same
             self._files.close(self._fd)
 
 

@@ -91,10 +91,12 @@ class Spool:
         yield b"".join(self._parts)
 
     def close(self) -> None:
-        if self._fd is not None:
-            self._files.close(self._fd)
-            self._fd = None
-            self._files.unlink(self._path)
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with suppress(OSError):
+                self._files.close(fd)
+            with suppress(OSError):
+                self._files.unlink(self._path)
 
 
 class Output:
@@ -140,11 +142,11 @@ class Output:
         trace: TracebackType | None,
     ) -> None:
         for spool in (*self._tables, *self._rows, *self._ledger, self._names, self._ids):
-            with suppress(OSError):
-                spool.close()
+            spool.close()
         if self._fd is not None:
             with suppress(OSError):
                 self._files.close(self._fd)
+            with suppress(OSError):
                 self._files.unlink(self._temporary)
 
     @property
@@ -219,9 +221,9 @@ class Output:
         assert self._fd is not None
         self._files.truncate(self._fd, self._written)
         self._files.fdatasync(self._fd)
-        self._files.close(self._fd)
-        self._fd = None
+        fd, self._fd = self._fd, None
         try:
+            self._files.close(fd)
             self._files.rename(self._temporary, self._path)
             self._files.fsync_dir(self._path.parent)
             return ScheduleFile(self._files, self._path)

@@ -44,6 +44,8 @@ class Shelf:
         self._unlisted: list[ScheduleFile] = []
         """Files of manifests that could not be saved: a start may still find such a manifest, so they stay
         until another one is saved."""
+        self._spare: list[Path] = []
+        """Files that could not be removed yet."""
         self._damaged: set[ScheduleFile] = set()
         """Those that a merge could not read."""
         self._fresh = count(1)
@@ -172,11 +174,21 @@ class Shelf:
         return spare
 
     def remove(self, spare: Sequence[ScheduleFile]) -> None:
-        """Blocks."""
+        """Blocks. OSError: some could not be removed; they are tried again with the next."""
         for file in spare:
             file.close()
-            with suppress(FileNotFoundError):
-                self.files.unlink(file.path)
+        paths, self._spare = [*self._spare, *(file.path for file in spare)], []
+        failure: OSError | None = None
+        for path in paths:
+            try:
+                self.files.unlink(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._spare.append(path)
+                failure = error
+        if failure is not None:
+            raise failure
 
     def close(self) -> None:
         for file in self.by_number.values():

@@ -45,6 +45,7 @@ from gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from core.logs.subject import Subject
+    from gateway.broker import Broker
     from gateway.dispatch import Session
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5

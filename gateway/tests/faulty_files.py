@@ -1,8 +1,8 @@
 """`FaultyFiles`: a disk in memory on which one chosen call fails once, and which tells what was called.
 
 A call is named by its *site* and by how often that site had called before. A site is the operation, the
-function that called it and, where that function is a helper of many (an atomic write, the pool of open
-files), those above it up to one that is not:
+function that called it; where that function is a helper of many (an atomic write, the pool of open files),
+the first above it that is not, and what that one called:
 
     pwritev files.write_file_atomically < manifest.save
 
@@ -39,7 +39,10 @@ SHORT = "short"
 ERRORS = ("EIO", "ENOSPC", "EMFILE", "ENOMEM")
 STOPS_SHORT = ("pwritev", "reserve", "preadv_into nowait")
 """Operations that have a short result."""
-HELPERS = ("core/logs/files.py", "core/logs/segment.py", "core/wheel/blocks.py")
+HELPERS = (
+    *("logs/files.py", "logs/segment.py", "logs/unreadable.py", "logs/segment_file.py"),
+    *("wheel/blocks.py", "wheel/bodies.py", "wheel/merge_source.py", "wheel/schedule_file.py"),
+)
 """Who calls them is part of the site."""
 _ROOT = Path(__file__).parents[2]
 _OURSELVES = ("contextlib.py", "faulty_files.py", "one_thread.py", "power.py")
@@ -52,18 +55,18 @@ class Spinning(BaseException):
 
 class Strike(NamedTuple):
     site: str
-    count: int
+    call: int
     """Which call of the site fails: the first is 1."""
     how: str
     """One of ERRORS, or SHORT."""
     times: int = 1
     """How many calls of the site fail, one after the other."""
 
-    def hits(self, site: str, count: int) -> bool:
-        return site == self.site and self.count <= count < self.count + self.times
+    def hits(self, site: str, call: int) -> bool:
+        return site == self.site and self.call <= call < self.call + self.times
 
     def __str__(self) -> str:
-        calls = f"call {self.count}" if self.times == 1 else f"{self.times} calls from {self.count}"
+        calls = f"call {self.call}" if self.times == 1 else f"{self.times} calls from {self.call}"
         return f"{self.how} at {calls} of: {self.site}"
 
 
@@ -235,7 +238,7 @@ def _site() -> str:
         if is_last:
             break
         frame = frame.f_back
-    return " < ".join(names)
+    return " < ".join(names[-2:])
 
 
 @cache

@@ -146,10 +146,11 @@ class HeldStory(Story):
 
     async def _send_plain(self) -> None:
         value = self._value("m")
+        topic = SHARED if self._count % 2 else PLAIN
         self.book.maybe.add(value)
-        base, code = await self._produce(SHARED, (value, []))
+        base, code = await self._produce(topic, (value, []))
         assert code == 0, code
-        self.book.acked[SHARED, base] = value
+        self.book.acked[topic, base] = value
 
     async def _park(self, when: str) -> None:
         value, now = self._value(when), self.world.clock.now_ms()

@@ -37,12 +37,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    import pytest
+
     from core.logs.tests.disk import Mood
 
 SEGMENT_BYTES = 9_000
 ACTION_SEGMENT_BYTES = 14_000
 RETENTION_CHECK_MS = 5_000
 NO_LISTENER = Listener("127.0.0.1", 0)
+
+
+def use_small_merges(patch: pytest.MonkeyPatch) -> None:
+    """Schedule files are merged by three, not by eight, and most of a merge goes through the disk."""
+    patch.setattr("core.wheel.merge.AT_ONCE", 3)
+    patch.setattr("core.wheel.merge.HELD", 200)
 
 
 class World:

@@ -240,7 +240,7 @@ class Reader:
         self._world = world
         self._caller = Caller(world, "reader")
 
-    async def read(self, topic: str, *, max_bytes: int = 1_000) -> tuple[list[Record], int]:
+    async def read(self, topic: str, *, max_bytes: int = 3_000) -> tuple[list[Record], int]:
         """All of a topic, and the offset that it begins at."""
         found: list[Record] = []
         first = at = 0

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from core.logs.tests.disk import MOODS
 from gateway.tests.held_story import HeldStory
-from gateway.tests.lives import lives
+from gateway.tests.lives import lives, use_small_merges
 from gateway.tests.one_thread import run, use_one_thread
 
 if TYPE_CHECKING:
@@ -36,10 +36,14 @@ FILED: list[Step] = [*["park mid"] * 8, "stop"]
 HOUR_PASSES: list[Step] = ["hold", "minutes", "park soon", "second", "second", "second"]
 """They are delivered, and no sync ends. The hour is over: a merge has no use for them."""
 
+COMMITTED: list[Step] = ["second", "hold", "turn", "commit", "second"]
+
 
 @given(steps=STEPS)
+@example(steps=[*["send"] * 4, *COMMITTED, "release", "second", ("cut", 0, "nothing"), "turn"])
+@example(steps=[*["send"] * 4, *COMMITTED, ("cut", 0, "nothing"), "turn"])
 @example(steps=[*FILED, *["minutes"] * 5, *HOUR_PASSES, ("cut", 0, "nothing")])
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_what_is_acked_while_syncs_are_held_outlives_a_power_cut(steps: list[Step]) -> None:
     tell(steps)
 
@@ -61,7 +65,7 @@ def tell(steps: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as name:
         folder = Path(name)
         use_one_thread(patch)
-        patch.setattr("core.wheel.merge.AT_ONCE", 3)
+        use_small_merges(patch)
         try:
             run(story)
         finally:

@@ -1,5 +1,6 @@
 """Two brokers on one folder, and folders of another format."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from core.errors import StartError
 from core.logs.files import RealFiles
 from core.logs.folder import Folder
+from core.logs.tests.power import FakeFiles, Fault
 
 
 def test_a_second_broker_is_refused_and_told_the_pid_of_the_first(tmp_path: Path) -> None:
@@ -31,3 +33,16 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="cannot be used"):
         Folder(tmp_path / "file" / "data", RealFiles())
+
+
+@pytest.mark.parametrize("operation", ["open", "pread", "pwritev", "rename", "fsync_dir"])
+def test_a_folder_whose_format_cannot_be_told_is_one_clear_line_and_is_let_go(
+    tmp_path: Path, operation: str
+) -> None:
+    files = FakeFiles(tmp_path)
+    if operation == "pread":
+        Folder(tmp_path, files).close()
+    files.fail(Fault(operation, errno.EIO))
+    with pytest.raises(StartError, match="cannot be used"):
+        Folder(tmp_path, files)
+    Folder(tmp_path, files).close()
