@@ -1,4 +1,4 @@
-"""sarama, kafka-go, franz-go and KafkaJS in groups that share, at their own settings: nothing is to be set for it.
+"""sarama, kafka-go, franz-go and KafkaJS in groups that share, at their own settings.
 
 sarama and kafka-go look whether the offset that they were given lies between the ends of the topic before
 they fetch: see gateway/askers.py. All members here have one client id and come from one address, as those

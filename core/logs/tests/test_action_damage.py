@@ -16,7 +16,7 @@ from core.logs.action_format import ACTIONS, SNAPSHOT, SNAPSHOT_END, FrameHeader
 from core.logs.action_recovery import open_action_log
 from core.logs.action_scan import ActionFrames
 from core.logs.action_sync import ActionSegment
-from core.logs.tests.action_driver import DATA, FOLDER, ActionDriver, Book, told_by
+from core.logs.tests.action_driver import DATA, FOLDER, TIMED, ActionDriver, Book, told_by
 from core.logs.tests.power import Fault
 
 
@@ -91,10 +91,11 @@ def without(book: Book, lost: int | None) -> dict[int, str]:
 
 
 def settled_shape(groups: Groups) -> dict[int, str]:
-    """Members, positions, who has which message: without pull sequences."""
+    """Members, positions, who has which message: without pull sequences and times."""
     made = {}
     for gid, group in groups.by_id.items():
-        snapshot = json.loads(json.dumps(groups.snapshot(group)))
+        told = [action for action in groups.snapshot(group) if action[0] not in TIMED]
+        snapshot = json.loads(json.dumps(told))
         for action in snapshot:
             if action[0] == actions.LOG:
                 action[5:7] = []
