@@ -344,8 +344,9 @@ class Recovery:
     ) -> int:
         """Report the damaged frame, lay it to its subject, and give the place of the next one."""
         report = self._replay.report
-        fresh = isinstance(header, str) and not report.continues(segment, position)
-        report.add(segment, position, bad, missing=fresh and frames.is_blank_from(position))
+        fresh = not report.continues(segment, position)
+        missing = fresh and self._is_missing(position, header, frames)
+        report.add(segment, position, bad, missing=missing)
         end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
         if frames.unreadable(position, end):
             self.met_unreadable = True
@@ -364,6 +365,11 @@ class Recovery:
         self._replay.damaged(segment, frame, payload)
         report.reaches(position + HEADER_SIZE + frame.length)
         return position + HEADER_SIZE + frame.length
+
+    def _is_missing(self, position: int, header: FrameHeader | str, frames: Frames) -> bool:
+        """Whether the file has nothing where there was something, but for a part of the first frame."""
+        end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
+        return end < self._border and frames.is_blank_from(end)
 
     def _leap(
         self,
