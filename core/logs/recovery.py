@@ -147,6 +147,8 @@ class Recovery:
         self._stuck = False
         """Frames of the last segment cannot be reached: it is left as it is, a new one begins."""
         self._replayed: list[Segment] = []
+        self._cut_short: list[Segment] = []
+        """Sealed segments whose end is missing."""
         self.met_unreadable = False
         """Whether there was something that the disk does not give."""
         self._rebuilding = False
@@ -222,19 +224,19 @@ class Recovery:
         self._state.segments.append(segment)
 
     def _check_size(self, segment: Segment) -> None:
-        """Tell of a sealed segment whose end is missing; once: it is given its size back, with zeros."""
+        """Tell of a sealed segment whose end is missing; once: `finish` gives it its size back."""
         try:
-            fd = self._files.open(segment.path)
+            fd = self._files.open(segment.path, readonly=True)
         except FileNotFoundError:
             return
         try:
             size = self._files.size(fd)
-            if size < segment.size:
-                self._replay.report.add(segment, segment.base + size, "", missing=True)
-                self._replay.report.reaches(segment.end)
-                self._files.truncate(fd, segment.size)
         finally:
             self._files.close(fd)
+        if size < segment.size:
+            self._replay.report.add(segment, segment.base + size, "", missing=True)
+            self._replay.report.reaches(segment.end)
+            self._cut_short.append(segment)
 
     def _replay_segment(self, i: int) -> bool:
         """False: the log is cut in or before this segment."""
@@ -409,6 +411,9 @@ class Recovery:
         damaged = bool(self._replay.report)
         self._replay.report.tell()
         border = max(self._border, self._replay.told_synced)
+        for segment in self._cut_short:
+            with Frames(self._files, segment) as frames:
+                frames.truncate(segment.end)
         for segment in self._replayed:
             with Frames(self._files, segment, around=True) as frames:
                 if frames.end < segment.end or segment is self._state.active:
