@@ -17,6 +17,7 @@ and a hundred connections may send such a batch each. So:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import trio
@@ -26,8 +27,8 @@ from core.memory import Memory
 
 QUICK: Final = 2 << 20
 QUICK_THREADS: Final = 2
-_BESIDE: Final = 32 << 20
-"""Room for quick works beside the largest batch."""
+QUICK_ROOM: Final = 24 << 20
+"""The most that a quick work may hold: the slow lane can never keep it waiting for room."""
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ T = TypeVar("T")
 class Inflation:
     def __init__(self, max_decompressed_bytes: int) -> None:
         self.limit = max_decompressed_bytes
-        self.memory = Memory(max_decompressed_bytes + _BESIDE)
+        self.memory = Memory(max_decompressed_bytes + QUICK_THREADS * QUICK_ROOM)
         self._quick = trio.CapacityLimiter(QUICK_THREADS)
         self._slow = trio.CapacityLimiter(1)
 
@@ -44,16 +45,18 @@ class Inflation:
     ) -> T:
         """The result of `work(most)`, run in a thread: it is to raise WouldBlock when it inflates more than
         `most` bytes; None: it may. It holds `held` bytes at the most, `held_slow` in the slow lane."""
-        try:
-            return await self._run(lambda: work(QUICK), held, self._quick)
-        except WouldBlock:
-            return await self._run(lambda: work(None), held_slow or held, self._slow)
+        if held <= QUICK_ROOM:
+            with suppress(WouldBlock):
+                return await self._run(lambda: work(QUICK), held, self._quick)
+        return await self._run(lambda: work(None), held_slow or held, self._slow)
 
     async def run_sized(self, work: Callable[[], T], size: int, held: int) -> T:
         """The result of a work on so many inflated bytes."""
-        return await self._run(work, held, self._quick if size <= QUICK else self._slow)
+        quick = size <= QUICK and held <= QUICK_ROOM
+        return await self._run(work, held, self._quick if quick else self._slow)
 
     async def _run(self, work: Callable[[], T], held: int, lane: trio.CapacityLimiter) -> T:
+        held = min(held, max(self.limit, QUICK_ROOM))
         async with lane:
             await self.memory.take(held)
             try:

@@ -125,7 +125,8 @@ class LeaseReader:
             loading.skip(await self._behind(subject, loading.at), str(error))
             return
         try:
-            loading.loaded = await self._open(subject.id, inflating)
+            points = await self._open(subject.id, inflating)
+            loading.loaded = read_head(inflating).base_offset, points
         except UNREADABLE as error:
             loading.skip_batch(inflating, str(error))
 
@@ -214,8 +215,8 @@ class Loading:
         """Batches that a thread has read."""
         self.inflating: memoryview | None = None
         """A batch that a thread has to inflate."""
-        self.loaded: CutPoints | None = None
-        """Its cut points, once that is done."""
+        self.loaded: tuple[int, CutPoints] | None = None
+        """Its base and cut points, once that is done."""
         self.buffers: list[bytes | memoryview] = []
         self.size = 0
         self.messages = 0
@@ -283,7 +284,7 @@ class Loading:
                 add(memoryview(batch)[STAMP.size :])
             else:
                 try:
-                    points = self._points(batch)
+                    points = self._points(batch, base)
                 except UNREADABLE as error:
                     self._miss(behind, str(error))
                     began = at = self.at
@@ -304,11 +305,11 @@ class Loading:
         self.length = last + 1
         return at > start and not full and total < limit
 
-    def _points(self, batch: Batch) -> CutPoints:
+    def _points(self, batch: Batch, base: int) -> CutPoints:
         """Where the records of a batch begin."""
         self.inflating, loaded, self.loaded = None, self.loaded, None
-        if loaded is not None:
-            return loaded
+        if loaded is not None and loaded[0] == base:
+            return loaded[1]
         view = memoryview(batch)
         try:
             return self._reader.cutter.load_nowait(self.subject.id, view)

@@ -118,7 +118,7 @@ class CutPoints:
     def _scan(self, data: bytes | memoryview, count: int) -> None:
         """Find where the first `count` records end. The one loop over records: kept tight."""
         starts, deltas, end, at = self._starts, self._deltas, len(data), self._starts[-1]
-        left, before = count + 1 - len(starts), 0
+        left, before, least = count + 1 - len(starts), 0, _LEAST
         if self.shortage is not None:
             return
         try:
@@ -132,7 +132,7 @@ class CutPoints:
                     length, begin = varint(data, at)
                     doubled = 2 * length if length >= 0 else 1
                 following = begin + (doubled >> 1)
-                if doubled & 1 or doubled < _LEAST or following > end:
+                if doubled < least or doubled & 1 or following > end:
                     raise IndexError
                 if deltas is not None:
                     deltas.append(varint(data, varint(data, begin + 1)[1])[0])

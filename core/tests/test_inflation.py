@@ -13,7 +13,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from core.errors import InvalidRecord, WouldBlock
-from core.inflation import QUICK, QUICK_THREADS, Inflation
+from core.inflation import QUICK, QUICK_ROOM, QUICK_THREADS, Inflation
 from core.records.batch import HEAD_SIZE, check
 from core.records.compression import GZIP, inflate
 from core.records.marks import survey
@@ -68,6 +68,23 @@ def test_a_small_batch_does_not_wait_behind_large_ones() -> None:
             await gate.wait_inside(1)
             assert await inflation.run(lambda most: most, MIB) == QUICK
             gate.open.set()
+
+    trio.run(main)
+
+
+def test_a_work_that_holds_much_keeps_nobody_in_the_quick_lane_waiting() -> None:
+    """Two kilobytes may ask for a window of a hundred megabytes."""
+
+    async def main() -> None:
+        inflation, gate = Inflation(64 * MIB), Gate()
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(inflation.run, lambda _: gate.work(), 128 * MIB)
+            await gate.wait_inside(1)
+            for _ in range(5):
+                assert await inflation.run(lambda most: most, QUICK_ROOM) == QUICK
+            gate.open.set()
+        assert gate.most == 1
 
     trio.run(main)
 

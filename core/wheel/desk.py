@@ -54,8 +54,8 @@ from core.wheel.outcomes import (
 from core.wheel.schedule import FRAME, Named, Schedule
 from core.wheel.split import Split, split
 
-_WHILE_SPLIT = 3
-"""How many times its records a batch takes while it is split: they, their parts, a codec's copy."""
+_WHILE_SPLIT = 2
+"""How many times its records a batch takes while it is split: they, and what they become."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

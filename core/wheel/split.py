@@ -148,7 +148,7 @@ class _Sorting:
         self._data = data
         odd = any(stringzilla.find(data, each) >= 0 for each in _ODD_PREFIXES)
         self._searched = data.lower() if odd else data
-        self._left = most
+        self._most = most
         self._count = head.record_count
         self._by_producer = not head.attributes & LOG_APPEND_TIME
         self._timestamp = head.base_timestamp if self._by_producer else head.max_timestamp
@@ -176,7 +176,7 @@ class _Sorting:
     def _pass(self, taken: list[tuple[int, int]]) -> int:
         """The one loop over records: short varints are read in place, all else is in its calls."""
         data, size, at, mark = self._data, len(self._data), 0, -1
-        searched = self._searched
+        searched, stored = self._searched, 0
         timestamp, by_producer = self._timestamp, self._by_producer
         for index in range(self._count):
             self._index, start = index, at
@@ -208,18 +208,18 @@ class _Sorting:
                 created = timestamp + ((since >> 1) ^ -(since & 1)) * by_producer
                 if self._take(at, end, created):
                     taken.append((start, end))
-                    self._store(end - start)
+                    stored += end - start
+                    if stored > self._most:
+                        raise self._too_large()
             at = end
         return at
 
-    def _store(self, size: int) -> None:
-        """So much of the batch was taken out and will be stored as it is."""
-        self._left -= size
-        if self._left < 0:
-            raise MessageTooLarge(
-                f"from record {self._index} on the records for later in the batch have more bytes, "
-                "inflated, than max.message.bytes allows: send fewer of them in a batch"
-            )
+    def _too_large(self) -> MessageTooLarge:
+        """What was taken out is stored as it is: it has to be bounded."""
+        return MessageTooLarge(
+            f"from record {self._index} on the records for later in the batch have more bytes, "
+            "inflated, than max.message.bytes allows: send fewer of them in a batch"
+        )
 
     def _take(self, at: int, end: int, created: int) -> bool:
         """Sort the record whose key begins at `at`; False: it is plain."""
@@ -265,9 +265,11 @@ class _Sorting:
         else:
             return None
         text = data[value_at + 1 : end]
-        if data[value_at] != 2 * len(text) or not text.isdigit() or len(text) > _MOST_DIGITS:
-            return None
-        return self._allowed(begin + int(text))
+        if text.isdigit() and data[value_at] == 2 * len(text) and len(text) <= _MOST_DIGITS:
+            due = begin + int(text)
+            if self._now <= due <= self._now + self._max_delay_ms:
+                return due
+        return None
 
     def _allowed(self, due: int) -> int | None:
         """A due time; None: it is too late."""
@@ -285,8 +287,10 @@ class _Sorting:
             name, read, begin, form = DELIVER_AT, read_instant, 0, _INSTANTS
         else:
             return None
+        text = asked[name] or b""
         try:
-            due = self._allowed(begin + read((asked[name] or b"").decode("ascii")))
+            digits = text.isdigit() and len(text) <= _MOST_DIGITS
+            due = self._allowed(begin + (int(text) if digits else read(text.decode("ascii"))))
         except ValueError:
             due = None
         if due is None:
