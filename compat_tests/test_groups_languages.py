@@ -114,6 +114,32 @@ def test_three_members_share_and_each_message_is_handled_once(
     assert committed(bootstrap, group, topic) == written
 
 
+@pytest.mark.parametrize("variant", [SARAMA[2], KAFKA_GO[1], KAFKA_JS[0], FRANZ[2]])
+def test_members_that_come_and_go_amid_work_leave_nothing_behind(
+    bootstrap: str, members: Members, topic: str, group: str, variant: str
+) -> None:
+    settings: dict[str, Any] = {"client_id": "app"}
+    written = len(fill(bootstrap, topic, OLD))
+    crowd = [members(variant, group, topic, **settings)]
+    crowd[0].run()
+    eventually(lambda: lag(bootstrap, group, topic) == 0, "the first one has committed")
+    for _ in range(2):
+        crowd.append(members(variant, group, topic, **settings))
+        crowd[-1].run()
+    eventually(lambda: all_hold(bootstrap, group, topic, 3), "all hold the subject")
+    for leaving in (crowd[0], crowd[1]):
+        written += len(fill(bootstrap, topic, 2000, first=written))
+        crowd.append(members(variant, group, topic, **settings))
+        crowd[-1].run()
+        leaving.close()
+    wait(partial(have_read, crowd, written), "all of them")
+    assert everything(crowd).keys() == {str(number) for number in range(written)}
+    for member in crowd[1:]:
+        assert all(record.offset >= PULL for record in member.records), "it slipped"
+    offsets_name_one_message(crowd)
+    eventually(lambda: lag(bootstrap, group, topic) == 0, "all is committed")
+
+
 @pytest.mark.kumquat(group_min_session_timeout_ms=1000)
 def test_clients_of_all_languages_go_on_sharing_when_the_broker_is_killed(
     kumquat: TestBroker, hosts: Hosts
