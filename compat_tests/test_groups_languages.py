@@ -1,4 +1,4 @@
-"""sarama, kafka-go, franz-go and KafkaJS in groups that share, at their own settings.
+"""sarama, kafka-go, franz-go and KafkaJS in groups that share, with nothing set for it.
 
 sarama and kafka-go look whether the offset that they were given lies between the ends of the topic before
 they fetch: see gateway/askers.py. All members here have one client id and come from one address, as those
@@ -10,15 +10,28 @@ of one program do.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from compat_tests.groups import PULL, admin, committed, everything, fill, lag
-from compat_tests.members.fixture import FRANZ, KAFKA_GO, KAFKA_JS, SARAMA, Members
+from compat_tests.groups import (
+    PULL,
+    admin,
+    committed,
+    everything,
+    fill,
+    have_read,
+    lag,
+    offsets_name_one_message,
+)
+from compat_tests.members.fixture import FRANZ, KAFKA_GO, KAFKA_JS, SARAMA, Hosts, Members
 from compat_tests.members.remote import Member, wait
 from compat_tests.support import DEADLINE, eventually
+
+if TYPE_CHECKING:
+    from gateway.testing import TestBroker
 
 pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
 COUNT = 30_000
@@ -99,3 +112,64 @@ def test_three_members_share_and_each_message_is_handled_once(
     for member in crowd:
         member.close()
     assert committed(bootstrap, group, topic) == written
+
+
+@pytest.mark.parametrize("variant", [SARAMA[2], KAFKA_GO[1], KAFKA_JS[0], FRANZ[2]])
+def test_members_that_come_and_go_amid_work_leave_nothing_behind(
+    bootstrap: str, members: Members, topic: str, group: str, variant: str
+) -> None:
+    settings: dict[str, Any] = {"client_id": "app"}
+    written = len(fill(bootstrap, topic, OLD))
+    crowd = [members(variant, group, topic, **settings)]
+    crowd[0].run()
+    eventually(lambda: lag(bootstrap, group, topic) == 0, "the first one has committed")
+    for _ in range(2):
+        crowd.append(members(variant, group, topic, **settings))
+        crowd[-1].run()
+    eventually(lambda: all_hold(bootstrap, group, topic, 3), "all hold the subject")
+    for leaving in (crowd[0], crowd[1]):
+        written += len(fill(bootstrap, topic, 2000, first=written))
+        crowd.append(members(variant, group, topic, **settings))
+        crowd[-1].run()
+        leaving.close()
+    wait(partial(have_read, crowd, written), "all of them")
+    assert everything(crowd).keys() == {str(number) for number in range(written)}
+    for member in crowd[1:]:
+        assert all(record.offset >= PULL for record in member.records), "it slipped"
+    offsets_name_one_message(crowd)
+    eventually(lambda: lag(bootstrap, group, topic) == 0, "all is committed")
+
+
+@pytest.mark.kumquat(group_min_session_timeout_ms=1000)
+def test_clients_of_all_languages_go_on_sharing_when_the_broker_is_killed(
+    kumquat: TestBroker, hosts: Hosts
+) -> None:
+    """They connect anew, and some ask for the ends of the topic before any heartbeat tells who they are."""
+    topic, group, bootstrap = "orders", "workers", kumquat.bootstrap
+    crew = Members(bootstrap, hosts)
+    try:
+        written = len(fill(bootstrap, topic, OLD))
+        variants = ["confluent-range", SARAMA[0], KAFKA_GO[0], KAFKA_JS[0], FRANZ[0], FRANZ[3]]
+        # kafka-go comes back as another member: the first one's session has to end.
+        settings: dict[str, Any] = {"client_id": "app", "session_timeout_ms": 6000}
+        everyone = [crew(variants[0], group, topic, **settings)]
+        everyone[0].run()
+        eventually(lambda: lag(bootstrap, group, topic) == 0, "the first one has committed")
+        for variant in variants[1:]:
+            everyone.append(crew(variant, group, topic, **settings))
+            everyone[-1].run()
+        eventually(lambda: all_hold(bootstrap, group, topic, len(everyone)), "all hold the subject")
+        for _ in range(3):
+            written += len(fill(bootstrap, topic, 500, first=written))
+            kumquat.kill()
+            kumquat.start()
+            written += len(fill(bootstrap, topic, 500, first=written))
+            wait(partial(have_read, everyone, written), "all of them")
+        for member in everyone:
+            assert all(record.offset >= PULL for record in member.records[OLD:]), member
+        assert all(shares(member) for member in everyone), everyone
+        offsets_name_one_message(everyone)
+        admin.cache_clear()  # librdkafka's admin client waits in vain after several restarts
+        eventually(lambda: lag(bootstrap, group, topic) == 0, "all is committed")
+    finally:
+        crew.close()

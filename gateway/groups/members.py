@@ -27,7 +27,7 @@ from gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, Unk
 from gateway.groups.pattern import Patterns
 from gateway.groups.protocol import EAGER, LED, manner_of
 from gateway.groups.roster import Phase, Presence, Roster
-from gateway.groups.sharers import may_share
+from gateway.groups.sharers import UNNAMED, may_share
 from gateway.groups.weight import MAX_CLIENT_ID
 
 if TYPE_CHECKING:
@@ -215,8 +215,11 @@ class Members:
         return presence
 
     def recognise(self, roster: Roster, presence: Presence, software: str, now: float) -> None:
-        """What its client is may have changed, or become known."""
+        """What its client is may have become known. Some name themselves on their first connection only:
+        what is known of a member is not forgotten."""
         member = roster.group.members[presence.id]
+        if software == UNNAMED and member.software:
+            software = member.software
         if software != member.software:
             self.ledger.put(roster.group, member, software=software)
         presence.manner = manner_of(member.kind, software)

@@ -19,7 +19,7 @@ Who a client is
 
   Others without a name were looked at and differ: kafka-python before 2.3 (JoinGroup up to 3), old sarama
   (no ApiVersions), Java before 2.4 (ApiVersions 1 or 2), librdkafka before 1.4 (JoinGroup up to 2).
-  The client id is no sign: users set it.
+  The client id is no sign: users set it. KafkaJS asks ApiVersions on its first connection only.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def software_of(
     if caller.software:
         return f"{caller.software} {caller.software_version}".strip()
     names = frozenset(offered)
-    if ROUND_ROBIN_ASSIGNER in names and 0 <= caller.asked <= 2 and caller.api_version <= 5:
+    if ROUND_ROBIN_ASSIGNER in names and caller.asked <= 2 and caller.api_version <= 5:
         return KAFKA_JS
     if caller.asked != 0 or subscription is None:
         return UNNAMED

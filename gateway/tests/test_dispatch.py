@@ -103,6 +103,10 @@ def asking(key: int, version: int) -> Any:
     return api.request(**fields.get(api.name, {}))
 
 
+TOLD = ("gateway.groups.refusals",)
+"""An empty join is refused, and that is logged."""
+
+
 def test_every_api_in_every_version_is_answered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,7 +116,11 @@ def test_every_api_in_every_version_is_answered(
                 await served.create("t")
             async with served.client() as client:
                 await client.call(asking(key, version), version)
-            bad = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+            bad = [
+                r.getMessage()
+                for r in caplog.records
+                if r.levelno >= logging.WARNING and r.name not in TOLD
+            ]
             assert not bad, dispatch.describe(key, version)
 
     serve(check, tmp_path)

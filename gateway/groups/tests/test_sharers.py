@@ -32,6 +32,7 @@ WHOLE = SHORT + b"\0\0\0\0"
         (0, 1, ["rack-affinity"], SHORT, KAFKA_GO),
         (2, 5, ["RoundRobinAssigner"], PLAIN, KAFKA_JS),
         (2, 5, ["RoundRobinAssigner"], SHORT, KAFKA_JS),
+        (-1, 5, ["RoundRobinAssigner"], PLAIN, KAFKA_JS),
         (0, 2, ["range", "roundrobin"], PLAIN, UNNAMED),
         (0, 5, ["range"], WHOLE, UNNAMED),
         (0, 5, ["cooperative-sticky"], PLAIN, UNNAMED),
@@ -149,6 +150,20 @@ def test_a_stranger_that_is_left_alone_reads_on_from_the_lowest_unacked() -> Non
     assert world.handled["t"].keys() == set(range(100)), "nothing is lost"
     twice = {n for n, times in world.handled["t"].items() if times > 1}
     assert twice <= world.excused["t"]
+
+
+def test_a_member_that_comes_again_on_a_connection_without_a_name_is_still_known() -> None:
+    world, owner, joiner = owner_and_joiner()
+    live(world, owner, joiner, reads=1)
+    owner.software = ""
+    owner.reconnect()
+    group = world.groups.by_name[GROUP]
+    world.coordinator.request_rebalance(group, owner.member_id, world.now)
+    generation = owner.generation
+    live(world, owner, joiner, reads=1)
+    assert owner.generation > generation
+    assert (holds(world, owner), holds(world, joiner)) == ("pull", "pull")
+    assert why(world) == ""
 
 
 def test_members_that_were_stored_without_their_software_share_on_and_are_asked_what_they_are() -> (
