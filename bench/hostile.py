@@ -228,6 +228,7 @@ def _patterns(clients: Clients) -> None:
             pattern = "|".join(f"{index}[a-z]*{part}(x|y)*" for part in range(200))
             connection.sendall(heartbeat("patterns", f"member-{index}", pattern))
             frames.receive(connection)
+        clients.ends = time.monotonic() + clients.work.seconds
         for number in range(1000):
             if time.monotonic() > clients.ends:
                 break

@@ -2,7 +2,7 @@
 
 The producer sends a record of 100 bytes with acks=all each PAUSE_SECONDS, and waits for the answer. The
 consumer fetches as a client at default settings does. Measured for each record: until it was acknowledged,
-and until it was read.
+and until it was read, both from when it was to be sent, so that a stall counts for all whom it met.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench import frames
 from bench.child import Child, main
 
 PAUSE_SECONDS = 0.01
-MARK = b"@when"
+WARM_UP_RECORDS = 100
 _FETCH, _FETCH_VERSION = 1, 4
 
 
@@ -62,10 +62,12 @@ def _batches(answer: bytes, topic: str) -> bytes:
 
 
 class _Reader(threading.Thread):
+    """Notes when each offset was read."""
+
     def __init__(self, work: Notice) -> None:
         super().__init__(daemon=True)
         self._work = work
-        self.latencies: list[float] = []
+        self.read: dict[int, float] = {}
 
     def run(self) -> None:
         offset = 0
@@ -76,42 +78,49 @@ class _Reader(threading.Thread):
                 now = time.perf_counter()
                 at = 0
                 while at + 61 <= len(batches):
-                    base, length = struct.unpack_from(">qi", batches, at)
-                    (delta,) = struct.unpack_from(">i", batches, at + 23)
-                    offset = base + delta + 1
-                    mark = batches.find(MARK, at, at + length)
-                    if mark >= 0:
-                        (sent,) = struct.unpack_from(">d", batches, mark + len(MARK))
-                        self.latencies.append(now - sent)
+                    offset, length = struct.unpack_from(">qi", batches, at)
+                    self.read[offset] = now
+                    offset += 1
                     at += 12 + length
+
+
+def _send(work: Notice) -> tuple[dict[int, float], dict[int, float]]:
+    """When each offset was to be sent, and when it was acknowledged."""
+    due: dict[int, float] = {}
+    acked: dict[int, float] = {}
+    request = frames.produce_request(work.topic, frames.record_batch([bytes(100)]), -1)
+    began = time.perf_counter()
+    ends = began + work.seconds
+    with socket.create_connection(("127.0.0.1", work.port)) as connection:
+        while began < ends:
+            connection.sendall(request)
+            answer = frames.receive(connection)
+            now = time.perf_counter()
+            offset = frames.base_offset(answer)
+            due[offset], acked[offset] = began, now
+            began += PAUSE_SECONDS
+            time.sleep(max(0.0, began - time.perf_counter()))
+    return due, acked
 
 
 def _notice(work: Notice) -> Noticed:
     reader = _Reader(work)
     reader.start()
-    acked: list[float] = []
-    ends = time.perf_counter() + work.seconds
-    with socket.create_connection(("127.0.0.1", work.port)) as connection:
-        while (began := time.perf_counter()) < ends:
-            value = MARK + struct.pack(">d", began) + bytes(80)
-            batch = frames.record_batch([value])
-            connection.sendall(frames.produce_request(work.topic, batch, -1))
-            frames.base_offset(frames.receive(connection))
-            acked.append(time.perf_counter() - began)
-            time.sleep(PAUSE_SECONDS)
+    due, acked = _send(work)
     patience = time.perf_counter() + 60
-    while len(reader.latencies) < len(acked) and time.perf_counter() < patience:
+    while max(due) not in reader.read and time.perf_counter() < patience:
         time.sleep(0.01)
-    acked.sort()
-    read = sorted(reader.latencies)
+    measured = sorted(due)[WARM_UP_RECORDS:]
+    to_ack = sorted(acked[offset] - due[offset] for offset in measured)
+    to_read = sorted(reader.read[o] - due[o] for o in measured if o in reader.read)
     return Noticed(
-        len(acked),
-        acked[len(acked) // 2] * 1000,
-        acked[len(acked) * 99 // 100] * 1000,
-        acked[-1] * 1000,
-        read[len(read) * 99 // 100] * 1000,
-        read[-1] * 1000,
-        len(acked) - len(read),
+        len(measured),
+        to_ack[len(to_ack) // 2] * 1000,
+        to_ack[len(to_ack) * 99 // 100] * 1000,
+        to_ack[-1] * 1000,
+        to_read[len(to_read) * 99 // 100] * 1000,
+        to_read[-1] * 1000,
+        len(to_ack) - len(to_read),
     )
 
 

@@ -12,7 +12,8 @@ import time
 from bench import client, hostile, innocent, proc, topics
 from bench.scenario import Numbers, Run, Scenario, own
 
-FILLED_MEGABYTES = 60
+FILLED_MEGABYTES = 200
+"""More than the broker keeps in memory, so that readers from the beginning read from disk."""
 
 
 class _Memory(threading.Thread):

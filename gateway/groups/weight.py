@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.wire import ConsumerGroupHeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 
 MAX_MEMBERS = 50_000
-MAX_BYTES = 32 << 20
+MAX_BYTES = 16 << 20
 MAX_CLIENT_ID = 255
 """Characters of a client id that are kept, and that a member id begins with."""
 
