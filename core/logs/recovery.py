@@ -147,6 +147,8 @@ class Recovery:
         self._stuck = False
         """Frames of the last segment cannot be reached: it is left as it is, a new one begins."""
         self._replayed: list[Segment] = []
+        self._cut_short: list[Segment] = []
+        """Sealed segments whose end is missing."""
         self.met_unreadable = False
         """Whether there was something that the disk does not give."""
         self._rebuilding = False
@@ -222,19 +224,19 @@ class Recovery:
         self._state.segments.append(segment)
 
     def _check_size(self, segment: Segment) -> None:
-        """Tell of a sealed segment whose end is missing; once: it is given its size back, with zeros."""
+        """Tell of a sealed segment whose end is missing; once: `finish` gives it its size back."""
         try:
-            fd = self._files.open(segment.path)
+            fd = self._files.open(segment.path, readonly=True)
         except FileNotFoundError:
             return
         try:
             size = self._files.size(fd)
-            if size < segment.size:
-                self._replay.report.add(segment, segment.base + size, "", missing=True)
-                self._replay.report.reaches(segment.end)
-                self._files.truncate(fd, segment.size)
         finally:
             self._files.close(fd)
+        if size < segment.size:
+            self._replay.report.add(segment, segment.base + size, "", missing=True)
+            self._replay.report.reaches(segment.end)
+            self._cut_short.append(segment)
 
     def _replay_segment(self, i: int) -> bool:
         """False: the log is cut in or before this segment."""
@@ -344,8 +346,9 @@ class Recovery:
     ) -> int:
         """Report the damaged frame, lay it to its subject, and give the place of the next one."""
         report = self._replay.report
-        fresh = isinstance(header, str) and not report.continues(segment, position)
-        report.add(segment, position, bad, missing=fresh and frames.is_blank_from(position))
+        fresh = not report.continues(segment, position)
+        missing = fresh and self._is_missing(position, header, frames)
+        report.add(segment, position, bad, missing=missing)
         end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
         if frames.unreadable(position, end):
             self.met_unreadable = True
@@ -364,6 +367,11 @@ class Recovery:
         self._replay.damaged(segment, frame, payload)
         report.reaches(position + HEADER_SIZE + frame.length)
         return position + HEADER_SIZE + frame.length
+
+    def _is_missing(self, position: int, header: FrameHeader | str, frames: Frames) -> bool:
+        """Whether the file has nothing where there was something, but for a part of the first frame."""
+        end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
+        return end < self._border and frames.is_blank_from(end)
 
     def _leap(
         self,
@@ -403,6 +411,9 @@ class Recovery:
         damaged = bool(self._replay.report)
         self._replay.report.tell()
         border = max(self._border, self._replay.told_synced)
+        for segment in self._cut_short:
+            with Frames(self._files, segment) as frames:
+                frames.truncate(segment.end)
         for segment in self._replayed:
             with Frames(self._files, segment, around=True) as frames:
                 if frames.end < segment.end or segment is self._state.active:

@@ -66,7 +66,7 @@ class SegmentFile:
         """Whether nothing but zeros follows: room that was reserved and never written."""
         while position < self.end:
             data, holes = self._read(position, self.WINDOW)
-            if holes or data.count(0) != len(data):
+            if holes or not data or data.count(0) != len(data):
                 return False
             position += len(data)
         return True

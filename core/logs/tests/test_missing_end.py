@@ -58,6 +58,18 @@ def test_a_live_copy_is_told_of_in_one_line_and_once(late: int, reserved: bool) 
             driver.reader.read(driver.subject("a"), high - 1, 1, True, nowait=False)
 
 
+@pytest.mark.parametrize("more", [30, 70, 200])
+def test_a_live_copy_that_ends_within_a_frame_is_told_of_in_one_line(more: int) -> None:
+    driver, files, content, size = copied(10, 5)
+    path = driver.log.state.active.path
+    later = files.content(path)
+    files.damage(path, later[: size + more] + content[size + more :])
+    driver.start()
+    [line] = driver.errors
+    assert "the end of the log is missing" in line
+    assert "'a' 5 to 7 (3)" in line
+
+
 def test_a_sealed_segment_that_lacks_its_end_is_told_of_once() -> None:
     driver = Driver(segment_bytes=3000, tail_bytes=1)
     driver.create("a")

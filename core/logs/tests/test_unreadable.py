@@ -5,11 +5,15 @@ None of it may cost more than what cannot be read, and nothing at all once it ca
 
 import copy
 import errno
+from pathlib import Path
 
 import pytest
 
 from core.delivery import actions
-from core.errors import CorruptMessage, StorageError
+from core.errors import CorruptMessage, StartError, StorageError
+from core.logs.action_service import ActionService
+from core.logs.options import LogOptions
+from core.logs.service import MessageService
 from core.logs.tests.action_driver import ActionDriver
 from core.logs.tests.driver import Driver
 from core.logs.tests.power import FakeFiles, Fault
@@ -127,6 +131,20 @@ def test_a_start_without_descriptors_or_memory_is_refused_and_takes_nothing_for_
         assert driver.subject("a").high_watermark == 8
         assert list(readable(driver, "a").values()) == [None] * 7 + [CorruptMessage]
     assert refused
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [(errno.EMFILE, "ulimit -n"), (errno.ENOMEM, "memory"), (errno.EIO, "check the disk")],
+)
+def test_a_start_that_is_refused_says_what_to_do(tmp_path: Path, error: int, advice: str) -> None:
+    files = FakeFiles(tmp_path)
+    files.fail(Fault("open", error, name="messages"))
+    with pytest.raises(StartError, match=advice):
+        MessageService.open(LogOptions(directory=tmp_path), files)
+    files.fail(Fault("open", error, name="actions"))
+    with pytest.raises(StartError, match=advice):
+        ActionService.open(tmp_path, files)
 
 
 def test_an_index_is_not_made_of_what_could_not_be_read() -> None:
