@@ -88,6 +88,9 @@ class Source:
             self._readers += 1
         try:
             data = read_patiently(self._files, self._fd, size, offset)
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            raise
         finally:
             with self._lock:
                 self._readers -= 1

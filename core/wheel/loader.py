@@ -49,7 +49,7 @@ LOOK_SECONDS = 0.5
 RETRY_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 MERGE_RETRY_SECONDS = 30.0
-"""A merge may read a lot before it fails."""
+"""When files that could not be merged are tried again: a merge may read a lot before it fails."""
 
 
 class Loader:
@@ -63,7 +63,8 @@ class Loader:
     ) -> None:
         self.lock = trio.Lock()
         self._failing: str | None = None
-        self._merges_fail = self._fill_fails = False
+        self._fill_fails = False
+        self._merge_again_at = 0.0
         self._unread: list[Window] = []
         """What could not be read of windows that are loaded."""
         self._unread_frames: set[int] = set()
@@ -310,12 +311,11 @@ class Loader:
                 spare = self._shelf.unused(self._schedule.wheel.files_in_use())
                 await trio.to_thread.run_sync(self._shelf.remove, spare)
             except (OSError, KumquatError) as error:
-                if not self._merges_fail:
-                    log.error("schedule files cannot be merged, trying again and again: %s", error)
-                self._merges_fail = True
-                await trio.sleep(MERGE_RETRY_SECONDS)
-                continue
-            self._merges_fail = False
+                text = "schedule files cannot be merged at the moment; they are tried again, others go on"
+                self._complaints.error("merge", f"{text}: {error}")
+            if trio.current_time() >= self._merge_again_at:
+                self._merge_again_at = trio.current_time() + MERGE_RETRY_SECONDS
+                self._shelf.put_off.clear()
             await trio.sleep(RETRY_SECONDS)
 
     async def _merge(self) -> bool:
@@ -331,13 +331,11 @@ class Loader:
         try:
             await self._log.wait_synced(self._log.log.written_end)
         except BaseException:
-            if merged is not None:
-                shelf.discard(merged)
+            shelf.discard(merged)
             raise
         async with self.lock:
             if self._unread:  # by the files that there were
-                if merged is not None:
-                    shelf.discard(merged)
+                shelf.discard(merged)
                 return False
             manifest = await trio.to_thread.run_sync(shelf.list_merged, inputs, merged)
             shelf.replace(inputs, merged, manifest)

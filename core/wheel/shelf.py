@@ -48,6 +48,8 @@ class Shelf:
         """Files that could not be removed yet."""
         self._damaged: set[ScheduleFile] = set()
         """Those that a merge could not read."""
+        self.put_off: set[ScheduleFile] = set()
+        """Those whose merge failed: left alone for a while, so that others are merged."""
         self._fresh = count(1)
         self.by_number: dict[int, ScheduleFile] = {next(self._fresh): f for f in self.current}
         """All that are open."""
@@ -111,13 +113,13 @@ class Shelf:
         hour = hour_of(delivered_until)
         neighbours: list[ScheduleFile] = []
         for file in [*self.current, None]:
-            if file is not None and file not in self._damaged:
+            if file is not None and file not in self._damaged and file not in self.put_off:
                 neighbours.append(file)
                 continue
             found = plan_merge([Weighed(f.size, f.bytes_before(hour)) for f in neighbours])
             if found is not None:
                 return neighbours[found.start : found.stop]
-            if file is not None and file.hours()[1] < hour:
+            if file in self._damaged and file not in self.put_off and file.hours()[1] < hour:
                 return [file]
             neighbours = []
         return []
@@ -134,11 +136,15 @@ class Shelf:
         except ScheduleDamaged as damage:
             self._damaged.update(file for file in inputs if file.path == damage.path)
             raise
+        except OSError as error:
+            unread = [file for file in inputs if str(file.path) == error.filename]
+            self.put_off.update(unread or inputs)
+            raise
 
-    def discard(self, file: ScheduleFile) -> None:
+    def discard(self, file: ScheduleFile | None) -> None:
         """Blocks: a file that is not to be used after all."""
         with suppress(OSError):
-            self.remove([file])
+            self.remove([file] if file is not None else [])
 
     def list_merged(self, inputs: Sequence[ScheduleFile], merged: ScheduleFile | None) -> Manifest:
         """Blocks: the manifest that has one file in the place of others, durable."""
@@ -171,6 +177,7 @@ class Shelf:
         for file in spare:
             del self.by_number[self._numbers.pop(file)]
             self._damaged.discard(file)
+            self.put_off.discard(file)
         return spare
 
     def remove(self, spare: Sequence[ScheduleFile]) -> None:

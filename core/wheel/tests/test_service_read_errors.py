@@ -13,6 +13,7 @@ import trio
 
 from core.errors import StorageError
 from core.logs.tests.power import FakeFiles
+from core.wheel import merge
 from core.wheel.tests.delays import (
     HOUR,
     START,
@@ -257,5 +258,34 @@ def test_a_cancel_of_what_cannot_be_looked_at_is_a_storage_error(
             await trio.sleep(120)
             [record] = await broker.messages("s")
             assert due_of(record) == due
+
+    run(story)
+
+
+def test_a_file_that_cannot_be_merged_does_not_keep_others_from_it(
+    disk: Disk, files: BadFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        due = START + 50 * HOUR
+        for i in range(5):
+            async with running(disk) as broker:
+                await broker.park("s", at(bytes(2_000), due + i))
+        monkeypatch.setattr(merge, "AT_ONCE", 2)
+        names = sorted(name for name in files.listdir(disk.schedule) if name.endswith(".schedule"))
+        async with running(disk) as broker:
+            files.is_bad = lambda path, *_: path.name == names[2]
+            await trio.sleep(120)
+            left = sorted(n for n in files.listdir(disk.schedule) if n.endswith(".schedule"))
+            assert names[2] in left
+            assert names[0] not in left
+            assert names[4] not in left
+            files.is_bad = None
+            monkeypatch.setattr(merge, "AT_ONCE", 3)
+            await trio.sleep(120)
+            assert broker.delay.statistics().files == 1
+        disk.clock.jump(51 * HOUR)
+        async with running(disk) as broker:
+            await broker.wait_until_idle()
+            assert len(await values(broker)) == 5
 
     run(story)
