@@ -78,6 +78,13 @@ class Trace:
     calls: Counter[str] = field(default_factory=Counter)
     struck: str | None = None
     """The operation and file that the strike hit."""
+    hits: int = 0
+
+    @property
+    def is_of_data(self) -> bool:
+        """Whether what fails is a read, and the device says so: that is no reason not to start."""
+        strike = self.strike
+        return strike is not None and strike.site.startswith("pread") and strike.how == "EIO"
 
     def note(self, operation: str, path: object) -> str | None:
         """How this call is to fail, if it is."""
@@ -89,6 +96,7 @@ class Trace:
         if strike is None or not strike.hits(site, self.calls[site]):
             return None
         self.struck = f"{operation} {Path(str(path)).name}"
+        self.hits += 1
         return strike.how
 
 

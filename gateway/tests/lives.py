@@ -9,8 +9,9 @@ All of the broker is real but for its sockets: requests go to the handlers as a 
 the files are `FaultyFiles`. SQL is a real file, and no faults strike it. Segments are small, so that a
 short story rolls, indexes, merges and deletes.
 
-A start may be refused (StartError) when a fault strikes it: whoever started the broker starts it again. Any
-other exception of a start, of a stop, or of a running broker ends the test.
+A start may be refused (StartError) when a fault strikes it, unless it is a read that the device refuses:
+whoever started the broker starts it again. Any other exception of a start, of a stop, or of a running
+broker ends the test.
 """
 
 from __future__ import annotations
@@ -73,15 +74,16 @@ class World:
     # --- starting --------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        struck = self.trace.struck
         self.starts += 1
-        try:
-            self.broker = self._open()
-        except StartError:
-            if struck == self.trace.struck:
-                raise
-            self.files = self.files.after_kill()  # the process has ended
-            self.broker = self._open()
+        while True:
+            before = self.trace.hits
+            try:
+                self.broker = self._open()
+                break
+            except StartError:
+                if self.trace.hits == before or self.trace.is_of_data:
+                    raise
+                self.files = self.files.after_kill()  # the process has ended
         self._scope, self._over = trio.CancelScope(), trio.Event()
         await self._nursery.start(self._run, self.broker, self._scope, self._over)
 
