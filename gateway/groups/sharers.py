@@ -7,9 +7,9 @@ is on the list when stories in compat_tests try it. Any other member keeps its g
 the log, the group's description and the statistics say which. `consume.mode=shared` overrides the list.
 
 Who a client is
-- From ApiVersions version 3 on it names itself, with its version. The list goes by names: what is relied on
-  has not changed between versions that name themselves. Bindings of librdkafka give names of their own;
-  only those of its makers are listed, the library below is the same.
+- From ApiVersions version 3 on it names itself, with its version. The list goes by names alone, and says
+  which version was tried: a version that turns out not to bear it needs a rule here. Bindings of
+  librdkafka give names of their own; only those of its makers are listed, the library below is the same.
 - A client that asks an older version has no name. It is known by signs that no setting of its user changes:
 
       client    ApiVersions  JoinGroup   subscription
@@ -17,8 +17,8 @@ Who a client is
       kafka-go  0            up to 2     says version 1 and has the body of version 0
       KafkaJS   up to 2      up to 5     the assignor is called RoundRobinAssigner
 
-  Others without a name were looked at and differ: kafka-python before 2.3 (JoinGroup up to 3), old sarama
-  (no ApiVersions), Java before 2.4 (ApiVersions 1 or 2), librdkafka before 1.4 (JoinGroup up to 2).
+  kafka-python 2.0 and 2.1, which have no name either, were looked at: they join in version 2 or 3. Where
+  signs are in doubt a client is unnamed, and its group exclusive.
   The client id is no sign: users set it. KafkaJS asks ApiVersions on its first connection only.
 """
 
