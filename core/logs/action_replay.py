@@ -8,6 +8,10 @@ frame or the file `synced` tells of, was on disk once.
 - Bad and below it: corruption. It is reported with file, position, expected and found; the actions in that
   frame are lost and all others count. One that no longer fits what is known is passed over, loudly.
   Messages in doubt are delivered once more (core/delivery/progress.py).
+- What the disk cannot read (EIO, also when asked again) is a bad frame like any other, and so is decided
+  by the border; see recovery.py. Any other error says nothing about the data: the log is not opened.
+- A segment of which nothing can be read is not damage but a dead disk: the log is not opened, rather than
+  with no groups.
 - A segment with damage is left as it is, and a new one begun: once its snapshot is there, nobody reads the
   damaged one again.
 
@@ -44,7 +48,9 @@ from core.logs.action_format import (
 )
 from core.logs.action_scan import ActionFrames
 from core.logs.action_sync import ActionSegment
+from core.logs.damage_report import MISSING
 from core.logs.files import Files
+from core.logs.unreadable import read_around
 
 log = logging.getLogger("kumquat.actions")
 
@@ -74,12 +80,10 @@ class Replay:
     def _synced_file(self) -> int:
         try:
             fd = self._files.open(self._directory / SYNCED_NAME, readonly=True)
-        except OSError:
+        except FileNotFoundError:
             return 0
         try:
-            return parse_synced(self._files.pread(fd, SYNCED_SIZE, 0))
-        except OSError:
-            return 0
+            return parse_synced(read_around(self._files, fd, SYNCED_SIZE, 0)[0])
         finally:
             self._files.close(fd)
 
@@ -98,6 +102,7 @@ class Replay:
         segment.snapshot_complete = False
         following = self._segments[i + 1].base if i + 1 < len(self._segments) else None
         with ActionFrames(self._files, segment, readonly=True) as frames:
+            frames.check_readable()
             position = segment.base
             while position != following:
                 position = self._run_window(segment, frames, position)
@@ -160,7 +165,7 @@ class Replay:
                 f"{header.version}, kind {header.kind}: it was written by a newer Kumquat"
             )
         payload = frames.payload_of(header)
-        bad = payload_damage(header, payload)
+        bad = frames.unreadable(header.position, header.end) or payload_damage(header, payload)
         if bad is not None:
             return bad
         try:
@@ -215,6 +220,8 @@ class Replay:
     ) -> int:
         """Report the damaged frame, and give the place of the next one."""
         kind = "" if isinstance(header, str) else f" ({KIND_NAMES[header.kind]})"
+        if isinstance(header, str) and following is None and frames.is_blank_from(position):
+            bad = MISSING.format(end=self._border)
         self._damaged(
             f"{segment.path}: corruption at position {position}{kind} (byte {position - segment.base} of "
             f"the file): {bad}"
@@ -257,8 +264,8 @@ class Replay:
     # --- ready to write ------------------------------------------------------------------------------
 
     def cut(self) -> tuple[list[ActionSegment], int, bool]:
-        """Cut off the tear and sync the rest: the segments, where the log ends, and whether a new segment
-        must be begun there."""
+        """Cut off the tear and sync the rest, written once more above the border as in the message log: the
+        segments, where the log ends, and whether a new segment must be begun there."""
         segments = self._segments
         if self._torn is not None:
             i, position, bad = self._torn
@@ -279,6 +286,8 @@ class Replay:
             with ActionFrames(self._files, segment) as frames:
                 if self._torn is not None and segment is segments[-1]:
                     frames.truncate(self._end)
+                begin, end = max(self._border, segment.base), min(segment.end, frames.end)
+                frames.write_again(begin, end)
                 frames.sync()
         self._files.fsync_dir(self._directory)
         return segments, self._end, bool(self.damages)

@@ -19,13 +19,14 @@ import trio
 
 from core.delivery.actions import Action
 from core.delivery.state import Groups
-from core.errors import KumquatError, StartError, StorageError
+from core.errors import KumquatError, StorageError
 from core.logs.action_log import SEGMENT_BYTES, ActionLog, Callback
 from core.logs.action_recovery import open_action_log
 from core.logs.action_sync import ActionSyncJob
+from core.logs.complaints import Complaints
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
-from core.logs.service import wall_clock_ms
+from core.logs.service import not_opened, wall_clock_ms
 
 log = logging.getLogger("kumquat.actions")
 
@@ -54,6 +55,7 @@ class ActionService:
         """Called with actions that were just applied; they must not raise, nor append."""
         self._flusher: Flusher[ActionSyncJob] = Flusher()
         self._chores = trio.Event()
+        self._complaints = Complaints(log)
         self._syncs = self._appends = 0
 
     @classmethod
@@ -69,7 +71,7 @@ class ActionService:
         try:
             return cls(open_action_log(files or RealFiles(), directory, now_ms, segment_bytes))
         except (OSError, StorageError) as error:
-            raise StartError(f"the action log in {directory} cannot be opened: {error}") from error
+            raise not_opened(f"the action log in {directory}", error) from error
 
     # --- writing -----------------------------------------------------------------------------------
 
@@ -152,7 +154,8 @@ class ActionService:
                     with suppress(FileNotFoundError):
                         await trio.to_thread.run_sync(self.log.files.unlink, segment.path)
             except (OSError, StorageError) as error:
-                log.error("housekeeping of the action log failed, trying again soon: %s", error)
+                text = f"housekeeping of the action log failed, trying again soon: {error}"
+                self._complaints.error("housekeeping", text)
                 await trio.sleep(_RETRY_SECONDS)
                 continue
             await self._chores.wait()

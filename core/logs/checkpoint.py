@@ -25,6 +25,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from core.logs.files import Files
+from core.logs.unreadable import read_around
 
 log = logging.getLogger("kumquat.log")
 
@@ -100,17 +101,19 @@ def parse(data: bytes) -> Checkpoint:
 
 
 def load(files: Files, path: Path) -> Checkpoint:
-    """The checkpoint at `path`; nothing known when there is none or it cannot be read."""
+    """The checkpoint at `path`, as far as the disk gives it; nothing known when there is none. OSError:
+    it may be there, and could not be opened."""
     try:
         fd = files.open(path, readonly=True)
-    except OSError:
+    except FileNotFoundError:
         return NONE
     try:
-        return parse(files.pread(fd, files.size(fd), 0))
-    except OSError:
-        return NONE
+        data, holes = read_around(files, fd, files.size(fd), 0)
     finally:
         files.close(fd)
+    if holes:
+        log.error("%s: the disk cannot read all of it; the log itself has to tell", path)
+    return parse(data)
 
 
 class CheckpointWriter:

@@ -3,7 +3,8 @@
 One job is under way at a time; whoever comes meanwhile is served by the next. That is group commit. A job
 is run by a thread: one for a log's whole life, so that a sync costs no thread start. It wakes the loop
 through an eventfd. (The kernel's own asynchronous sync, Linux AIO, was tried: level when the machine is
-quiet, and ten times as slow when its cores are busy, since its work waits for a worker of its CPU.)
+quiet, slower when its cores are busy, since its work waits for a worker of its CPU, and not to be had
+everywhere.)
 
 A job that fails with anything but an OSError is a mistake of ours, or memory has run out: it counts as
 failed all the same. If the thread ended, nobody would ever be told, and all would wait for ever.

@@ -48,7 +48,7 @@ only when its preamble is complete, so the two newest are always enough to start
 
 Subject state: topic id 16, earliest 8, name length 2, producer count 4, the name; then for each
 producer: id 8, epoch 2, batch count 1, and for each of its last five batches: first sequence number 4,
-last 4, base sequence 8, store time 8.
+last 4, base sequence 8, store time 8. A producer may be there more than once: its last entry counts.
 
 The border between a tear and corruption: whatever lies below the highest synced end that any valid
 frame or checkpoint tells of was on disk, so a bad frame there is corruption (kept, reported, never
@@ -60,6 +60,7 @@ To change the format: raise VERSION, keep reading the old one in `recovery.py`, 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -149,6 +150,17 @@ class ProducerBatch(NamedTuple):
     end: int  # position behind its frame: known synced below the synced end
 
 
+@dataclass(slots=True)
+class PackedProducers:
+    """Producers that were packed ahead, in chunks."""
+
+    chunks: list[bytes]
+    count: int
+    """How many there are in the chunks."""
+    changed: set[int]
+    """Those that have sent since the packing began."""
+
+
 class SubjectState(NamedTuple):
     """What a SUBJECT_STATE frame says beside its header."""
 
@@ -222,20 +234,30 @@ def parse_header(data: bytes | memoryview, at: int, position: int) -> FrameHeade
     )
 
 
-def pack_subject_state(state: SubjectState) -> bytes:
-    name = state.name.encode()
+def pack_producer(producer_id: int, state: tuple[int, tuple[ProducerBatch, ...]]) -> bytes:
+    epoch, batches = state
+    packed = [_BATCH.pack(b.first, b.last, b.base_sequence, b.store_time) for b in batches]
+    return _PRODUCER.pack(producer_id, epoch, len(batches)) + b"".join(packed)
+
+
+def pack_subject_state(state: SubjectState, packed: PackedProducers | None = None) -> bytes:
+    """`packed`: producers that were packed before."""
+    name, producers = state.name.encode(), state.producers
+    before, chunks = 0, list[bytes]()
+    if packed is not None:
+        before, chunks = packed.count, packed.chunks
+        producers = {p: producers[p] for p in packed.changed if p in producers}
     parts = [
         _STATE.pack(
             state.topic_id,
             state.earliest,
             len(name),
-            len(state.producers),
+            before + len(producers),
         ),
         name,
+        *chunks,
     ]
-    for producer_id, (epoch, batches) in state.producers.items():
-        parts.append(_PRODUCER.pack(producer_id, epoch, len(batches)))
-        parts += [_BATCH.pack(b.first, b.last, b.base_sequence, b.store_time) for b in batches]
+    parts += [pack_producer(producer_id, known) for producer_id, known in producers.items()]
     return b"".join(parts)
 
 

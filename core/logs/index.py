@@ -111,22 +111,25 @@ def write_index(files: Files, segment: Segment) -> None:
     write_file_atomically(files, segment.index_path, pack_index(segment))
 
 
-def parse_head(data: bytes, base: int, size: int) -> Head:
-    """The head, if it is whole, about the segment at `base`, and fits a file of `size` bytes."""
+def parse_head(data: bytes, base: int, size: int, end: int | None = None) -> Head:
+    """The head, if it is whole, about the segment at `base` (up to `end`), and fits a file of `size`
+    bytes."""
     if len(data) < HEAD_SIZE:
         raise IndexDamaged(f"{size} bytes, the head alone is {HEAD_SIZE}")
     numbers = array("q", data[:HEAD_SIZE])
-    magic, found_base, end, newest, rows, entries, rows_crc, crc = numbers
+    magic, found_base, found_end, newest, rows, entries, rows_crc, crc = numbers
     if magic != _MAGIC:
         raise IndexDamaged(f"expected magic {_MAGIC:#x}, found {magic:#x}")
     if crc != crc32c(data[: HEAD_SIZE - 8]):
         raise IndexDamaged(f"expected head CRC {crc:#x}, found {crc32c(data[: HEAD_SIZE - 8]):#x}")
     if found_base != base:
         raise IndexDamaged(f"it is about the segment at {found_base}, not {base}")
+    if end is not None and found_end != end:
+        raise IndexDamaged(f"it ends at position {found_end}, the segment at {end}")
     expected = HEAD_SIZE + rows * _ROW_SIZE + entries * ENTRY_SIZE
     if size != expected:
         raise IndexDamaged(f"expected {expected} bytes, found {size}")
-    return Head(end, newest, rows, entries, rows_crc)
+    return Head(found_end, newest, rows, entries, rows_crc)
 
 
 def load_head(files: Files, segment: Segment) -> Head:
@@ -139,7 +142,7 @@ def load_head(files: Files, segment: Segment) -> Head:
             files.close(fd)
     except OSError as error:
         raise _not_read(segment, error) from error
-    return parse_head(head, segment.base, size)
+    return parse_head(head, segment.base, size, segment.end)
 
 
 def _not_read(segment: Segment, error: OSError) -> IndexDamaged | StorageError:
@@ -189,7 +192,7 @@ class Indexes:
             with self._open_files.pinned(segment.index_path) as fd:
                 size = files.size(fd)
                 first = read_patiently(files, fd, min(size, HEAD_SIZE), 0)
-                head = parse_head(first, segment.base, size)
+                head = parse_head(first, segment.base, size, segment.end)
                 data = read_patiently(files, fd, head.rows * _ROW_SIZE, HEAD_SIZE)
         except OSError as error:
             raise _not_read(segment, error) from error

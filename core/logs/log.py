@@ -15,7 +15,9 @@ The first two are the Writer's (writer.py). Frames about a subject's life (creat
 raised) and producer ids are written first and applied when the write has succeeded.
 
 Rolling begins a new segment at once and writes its preamble little by little (`preamble_step`): see
-format.py. A segment is rolled only when its preamble is complete and synced.
+format.py. A segment is rolled only when its preamble is complete and synced, and when the producers of
+subjects that have very many are packed (`pack_step`): a subject's state is one frame, and to pack 200,000
+of them in one go would stop the loop for a third of a second.
 """
 
 from __future__ import annotations
@@ -58,6 +60,9 @@ log = logging.getLogger("kumquat.log")
 ROLL_RETRY_MS = 1_000
 """How long a segment that could not be begun is not tried again: each try costs a sync of the folder."""
 
+MANY = 1_000
+"""A subject with more producers has them packed ahead of a roll."""
+
 Callback = Callable[[KumquatError | None], None]
 
 
@@ -85,7 +90,12 @@ class MessageLog:
         self._preamble: list[Subject] | None = None
         """The subjects whose state the active segment is to hold; None when it is complete."""
         self._preamble_at = 0
+        self.doomed: list[Segment] = []
+        """Segments that are forgotten, and whose files are still to be deleted."""
         self._no_roll_before = 0
+        self._unpacked: deque[tuple[Subject, list[int]]] | None = None
+        """Subjects with many producers, and those of them that are to be packed before the next roll; None
+        when no roll is near."""
         self._waiting: deque[tuple[int, Callback]] = deque()
 
     @property
@@ -193,6 +203,11 @@ class MessageLog:
             return
         if self.now_ms() < self._no_roll_before:
             return
+        if self._unpacked is None:
+            many = [s for s in self.state.subjects if s.producers and len(s.producers) > MANY]
+            self._unpacked = deque((s, list(s.producers or ())) for s in many)
+        if self._unpacked:
+            return
         try:
             self.roll()
         except OSError as error:
@@ -234,6 +249,9 @@ class MessageLog:
         self.state.start_segment(new, 0, subjects.next_id, self.state.cluster_id)
         self._writer.use(fd, new.base + size)
         self._preamble, self._preamble_at = list(subjects), 0
+        for subject, _ in self._unpacked or ():
+            subject.packed = None  # not all of its producers are in it
+        self._unpacked = None
 
     def _unroll(self, new: Segment) -> None:
         """Remove a segment that could not be begun, for good: the log goes on at the position that is its
@@ -253,11 +271,26 @@ class MessageLog:
 
     @property
     def has_chores(self) -> bool:
-        """Whether there is a preamble or an index to be written."""
+        """Whether there is something to be packed, or a preamble or an index to be written."""
         segments = self.state.segments
-        return self._preamble is not None or (
-            len(segments) > 1 and segments[-2].unindexed is not None
+        return (
+            bool(self._unpacked)
+            or self._preamble is not None
+            or (len(segments) > 1 and segments[-2].unindexed is not None)
         )
+
+    def pack_step(self, most: int) -> bool:
+        """Pack some more producers for the next preamble; False when there is nothing to do (any more)."""
+        if not self._unpacked:
+            return False
+        self.write_nowait()
+        subject, producers = self._unpacked[0]
+        subject.pack(producers[-most:])
+        del producers[-most:]
+        if not producers:
+            self._unpacked.popleft()
+            self._roll_if_full()
+        return bool(self._unpacked)
 
     def unindexed_segments(self) -> list[Segment]:
         """Sealed segments whose index file can be written now, or has to be made anew."""
@@ -271,9 +304,10 @@ class MessageLog:
         ]
 
     def forget_segment(self, segment: Segment) -> None:
-        """The oldest segment is about to be deleted. The list is replaced: a thread may be searching it."""
+        """The oldest segment is to be deleted. The list is replaced: a thread may be searching it."""
         assert segment is self.state.segments[0]
         self.state.segments = self.state.segments[1:]
+        self.doomed.append(segment)
         self.open_files.forget(segment.path)
 
     def preamble_step(self, most: int = 200) -> bool:

@@ -19,6 +19,8 @@ import logging
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from math import inf
+from time import monotonic
 from typing import NamedTuple, TypeAlias
 
 from core.errors import (
@@ -46,6 +48,8 @@ _GAP = 1 << 16
 """Up to this many bytes of other subjects between two batches are read along with them, from disk."""
 _GAP_IN_MEMORY = 1 << 12
 """The same for what is in the page cache: there a second call is cheaper than copying more."""
+_COSTLY_SECONDS, _TIMES_AS_LONG = 0.5, 10
+"""After an index could not be made in so much time, nobody tries for so many times as long."""
 _BULK = 256 << 10
 """Who waited for the disk for so many bytes most likely reads on: the disk may go ahead."""
 _AHEAD, _MOST_AHEAD = 4, 16 << 20
@@ -74,6 +78,8 @@ class Reader:
         self.corrupt_reads = 0
         self.failed_reads = 0
         self._complaints = Complaints(log)
+        self._not_rebuilt: dict[int, tuple[float, str]] = {}
+        """Segments whose index could not be made: when to try again, and why."""
 
     # --- by sequence ---------------------------------------------------------------------------
 
@@ -201,13 +207,23 @@ class Reader:
             return self.indexes.entries(segment, again, nowait=nowait)
 
     def rebuild(self, segment: Segment, damaged: IndexDamaged) -> None:
-        """Blocks: make an index anew from its segment."""
-        log.error("%s: %s; making it anew from the segment", segment.index_path, damaged)
+        """Blocks: make an index anew from its segment. Where that took long and failed it is not tried
+        again at once: each reader would ask for it."""
+        path, began = segment.index_path, monotonic()
+        again_at, why = self._not_rebuilt.get(segment.base, (-inf, ""))
+        if began < again_at:
+            raise StorageError(why)
+        self._complaints.error(path, f"{path}: {damaged}; making it anew from the segment")
         self.indexes.forget(segment)
         try:
             rebuild_index(self._files, self._log.options, segment)
         except OSError as error:
-            raise StorageError(f"{segment.index_path} cannot be made anew: {error}") from error
+            why = f"{path} cannot be made anew: {error}"
+            now = monotonic()
+            if now - began > _COSTLY_SECONDS:
+                self._not_rebuilt[segment.base] = (now + _TIMES_AS_LONG * (now - began), why)
+            raise StorageError(why) from error
+        self._not_rebuilt.pop(segment.base, None)
 
     # --- bytes ---------------------------------------------------------------------------------
 
@@ -245,7 +261,10 @@ class Reader:
     ) -> list[Batch]:
         first, last = places[0], places[-1]
         start = first.position + HEADER_SIZE
-        buffer = self._buffers.take(last.position + HEADER_SIZE + last.length - start)
+        try:
+            buffer = self._buffers.take(last.position + HEADER_SIZE + last.length - start)
+        except MemoryError as error:
+            raise StorageError(f"no memory to read {subject.name!r} at {first.base}") from error
         sparse = len(buffer) > 2 * sum(place.length for place in places)
         segment = self._log.state.segment_of(first.position)
         if first.position < segment.base:

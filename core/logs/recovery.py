@@ -12,6 +12,25 @@ written. Then comes a frame that is not whole. Is it the end of a write that was
   and its sequences answer their own subject with an error; all else is served. A frame with a damaged
   header is stepped over by its row in the checkpoint, never by searching.
 
+Damage is told once: a new segment is begun behind it, and as soon as that has its preamble, no start
+reads the damaged one again. That the end of the log is missing, of which a checkpoint tells, is told as
+such (damage_report.py). Its sequences are not given again: someone may have read them.
+
+What the disk cannot read (EIO, also when asked again; unreadable.py) reads as zeros, page by page, so
+that its neighbours count; the same border decides:
+
+- Below the border: contained like corruption. Where the header or a row of the checkpoint tells where the
+  frame was, its sequences stay where they are: a read asks the disk again, and answers with a storage
+  error until it can. Where neither does, the frames up to the next row are lost, and that is said.
+- Not below it: taken for the tear. No sync is known to have covered it; it is cut off, kept aside as far
+  as it can be read, and told as an error, since a tear seldom looks like that.
+- What tells of a subject, and no older segment does: the log is not opened. The disk may give it
+  tomorrow, and a log that has forgotten its subjects is no log.
+- A checkpoint or an index: as if it ended, or were missing. Both are derived.
+
+Any other error (no descriptors, no memory, no rights) says nothing about the data: the log is not opened,
+and one line says what to do.
+
 A frame that is joined to the one behind it (parked.py) is as good as that one: where that is cut off, so is
 it.
 
@@ -22,7 +41,9 @@ failed sync, the kernel takes those pages for clean, and a sync alone would succ
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import uuid
 from base64 import urlsafe_b64encode
 from bisect import bisect_right
@@ -38,8 +59,8 @@ from core.logs.format import HEADER_SIZE, JOINED, LOG_SUFFIX, PREAMBLE_END, Fram
 from core.logs.index import IndexDamaged, load_head, write_index
 from core.logs.log import MessageLog
 from core.logs.options import LogOptions
-from core.logs.replay import PreambleDamaged, Replay, report, row_of
-from core.logs.scan import Frames, payload_damage
+from core.logs.replay import PreambleDamaged, Replay, row_of
+from core.logs.scan import Frames, frame_damage, payload_damage
 from core.logs.segment import OpenFiles, Segment
 from core.logs.state import LogState
 from core.logs.subject import SubjectConfig
@@ -73,6 +94,8 @@ def open_log(
             recovery.replay(earliest_start)
     except PreambleDamaged as damage:
         if start <= earliest_start:
+            if recovery.met_unreadable:
+                raise OSError(errno.EIO, f"{damage}: {os.strerror(errno.EIO)}") from damage
             log.error(
                 "%s, and there is no older segment to tell: its subject is not served", damage
             )
@@ -124,6 +147,12 @@ class Recovery:
         self._stuck = False
         """Frames of the last segment cannot be reached: it is left as it is, a new one begins."""
         self._replayed: list[Segment] = []
+        self._cut_short: list[Segment] = []
+        """Sealed segments whose end is missing."""
+        self.met_unreadable = False
+        """Whether there was something that the disk does not give."""
+        self._rebuilding = False
+        """An index is being made, of what may be readable another time."""
 
     # --- where to begin ------------------------------------------------------------------------
 
@@ -150,7 +179,7 @@ class Recovery:
         """Whether a preamble ends behind `position`, with nothing bad before that, and the highest
         synced end told there."""
         complete, synced_end, bad = False, 0, False
-        with Frames(self._files, segment) as frames:
+        with Frames(self._files, segment, around=True) as frames:
             header = frames.header_at(position)
             while isinstance(header, FrameHeader):
                 if payload_damage(header, frames.payload_of(header)) is None:
@@ -186,6 +215,7 @@ class Recovery:
         segment.end = following.base
         segment.preamble_complete = True
         segment.unindexed = None
+        self._check_size(segment)
         try:
             segment.newest_store_time = load_head(self._files, segment).newest_store_time
         except IndexDamaged as damage:
@@ -193,12 +223,27 @@ class Recovery:
             segment.newest_store_time = -1
         self._state.segments.append(segment)
 
+    def _check_size(self, segment: Segment) -> None:
+        """Tell of a sealed segment whose end is missing; once: `finish` gives it its size back."""
+        try:
+            fd = self._files.open(segment.path, readonly=True)
+        except FileNotFoundError:
+            return
+        try:
+            size = self._files.size(fd)
+        finally:
+            self._files.close(fd)
+        if size < segment.size:
+            self._replay.report.add(segment, segment.base + size, "", missing=True)
+            self._replay.report.reaches(segment.end)
+            self._cut_short.append(segment)
+
     def _replay_segment(self, i: int) -> bool:
         """False: the log is cut in or before this segment."""
         segment = self._segments[i]
         following = self._segments[i + 1].base if i + 1 < len(self._segments) else None
         self._replay.begin(segment, self._checkpoint(segment).synced_end)
-        with Frames(self._files, segment) as frames:
+        with Frames(self._files, segment, around=True) as frames:
             position = segment.base
             while position != following and not self._stuck:
                 position = self._replay.run(segment, frames, position, following)
@@ -208,7 +253,7 @@ class Recovery:
                 bad = header if isinstance(header, str) else None
                 if isinstance(header, FrameHeader):
                     payload = frames.payload_of(header)
-                    bad = payload_damage(header, payload)
+                    bad = frame_damage(frames, header, payload)
                     if bad is None:
                         bad = self._replay.misfit(header) or self._unjoined(frames, header)
                         if bad is None or self._is_corruption(i, position, header):
@@ -248,7 +293,9 @@ class Recovery:
 
     def _cut(self, segment: Segment, frames: Frames, position: int, bad: str) -> None:
         if not frames.is_blank_from(position):
-            log.warning(
+            unreadable = frames.unreadable(position, frames.end)
+            log.log(
+                logging.ERROR if unreadable else logging.WARNING,
                 "%s: the last write was cut off at position %d (%s). No sync is known to have covered "
                 "what follows: it is dropped, and kept aside in %s",
                 segment.path,
@@ -298,17 +345,33 @@ class Recovery:
         following: int | None,
     ) -> int:
         """Report the damaged frame, lay it to its subject, and give the place of the next one."""
-        report(segment, position, bad)
+        report = self._replay.report
+        fresh = not report.continues(segment, position)
+        missing = fresh and self._is_missing(position, header, frames)
+        report.add(segment, position, bad, missing=missing)
+        end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
+        if frames.unreadable(position, end):
+            self.met_unreadable = True
         if isinstance(header, FrameHeader):
             frame = row_of(header)
         else:
             row = self._checkpoints[segment.base].row_at(position)
             if row is None or row.position != position:
-                return self._leap(segment, row, frames, following)
+                if self._rebuilding and frames.unreadable(position, position + HEADER_SIZE):
+                    raise OSError(errno.EIO, f"{os.strerror(errno.EIO)}, at position {position}")
+                end = self._leap(segment, row, frames, following)
+                report.reaches(end)
+                return end
             frame = row
         payload = frames.payload(position + HEADER_SIZE, frame.length)
         self._replay.damaged(segment, frame, payload)
+        report.reaches(position + HEADER_SIZE + frame.length)
         return position + HEADER_SIZE + frame.length
+
+    def _is_missing(self, position: int, header: FrameHeader | str, frames: Frames) -> bool:
+        """Whether the file has nothing where there was something, but for a part of the first frame."""
+        end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
+        return end < self._border and frames.is_blank_from(end)
 
     def _leap(
         self,
@@ -334,21 +397,27 @@ class Recovery:
         """The one segment that was given, all of it synced long ago, with the entries to index."""
         segment = self._segments[0]
         self._border = end
+        self._rebuilding = True
         self._checkpoint(segment)
         self._segments.append(Segment(self._directory, end))
         self._replay_segment(0)
-        segment.rows = {subject.id: subject.next_sequence for subject in self._state.subjects}
-        segment.unindexed = {s.id: s.entries for s in self._state.subjects if s.entries is not None}
+        self._replay.report.tell()
+        self._give_entries(segment)
         return segment
 
     # --- ready to write ------------------------------------------------------------------------
 
     def finish(self, now_ms: Callable[[], int]) -> MessageLog:
+        damaged = bool(self._replay.report)
+        self._replay.report.tell()
         border = max(self._border, self._replay.told_synced)
-        for segment in self._replayed:
+        for segment in self._cut_short:
             with Frames(self._files, segment) as frames:
-                if segment is self._state.active and frames.end > self._end:
-                    frames.truncate(self._end)
+                frames.truncate(segment.end)
+        for segment in self._replayed:
+            with Frames(self._files, segment, around=True) as frames:
+                if frames.end < segment.end or segment is self._state.active:
+                    frames.truncate(segment.end)  # where its end is missing, that is zeros
                 frames.write_again(max(border, segment.base), min(segment.end, frames.end))
                 frames.sync()
         self._files.fsync_dir(self._directory)
@@ -367,9 +436,32 @@ class Recovery:
         writer = CheckpointWriter(self._files, active.checkpoint_path, saved.size)
         message_log.resume(self._end, writer, self._replay.rows_of(active))
         if self._stuck:
+            self._index(active)
             active.preamble_complete = True
             message_log.roll()
+        elif damaged and active.preamble_complete and self._index(active):
+            message_log.roll_when_ready()
         return message_log
+
+    def _index(self, active: Segment) -> bool:
+        """Write the index of a damaged segment before another one follows it. Made from the segment alone
+        it would know less: what told of a subject may be what is damaged."""
+        before = active.unindexed, active.rows
+        self._give_entries(active)
+        try:
+            write_index(self._files, active)
+        except OSError as error:
+            log.error("%s cannot be written: %s; it goes on as it is", active.index_path, error)
+            return False
+        finally:
+            active.unindexed, active.rows = before
+        return True
+
+    def _give_entries(self, segment: Segment) -> None:
+        """What its index is made of."""
+        subjects = self._state.subjects
+        segment.rows = {subject.id: subject.next_sequence for subject in subjects}
+        segment.unindexed = {s.id: s.entries for s in subjects if s.entries is not None}
 
 
 def rebuild_index(files: Files, options: LogOptions, segment: Segment) -> None:

@@ -13,6 +13,7 @@ from crc32c import crc32c
 
 from core.errors import StartError
 from core.logs.checkpoint import ROW, Row
+from core.logs.damage_report import DamageReport
 from core.logs.delayed import DelayListener
 from core.logs.format import (
     CANCEL,
@@ -60,6 +61,7 @@ class Replay:
         self, state: LogState, *, forgiving: bool, listener: DelayListener | None = None
     ) -> None:
         self.state = state
+        self.report = DamageReport()
         self._listener = listener
         self._new_rows = bytearray()
         self._rows: dict[int, bytearray] = {}
@@ -172,11 +174,11 @@ class Replay:
         subject = self.state.subjects.by_id.get(header.subject_id)
         base = header.base_sequence
         if subject is None:
-            report(segment, header.position, f"messages of unknown subject {header.subject_id}")
+            self._misfit(segment, header, f"messages of unknown subject {header.subject_id}")
             return
         if base < subject.next_sequence:
             wrong = f"expected sequence {subject.next_sequence}, found {base}"
-            report(segment, header.position, f"{subject.name!r}: {wrong}")
+            self._misfit(segment, header, f"{subject.name!r}: {wrong}")
             return
         head = read_head(payload)
         self.state.messages(
@@ -186,6 +188,10 @@ class Replay:
             last = last_of(head.base_sequence, header.sequences)
             batch = ProducerBatch(head.base_sequence, last, base, header.store_time, 0)
             self.state.produced(subject, head.producer_id, head.producer_epoch, batch)
+
+    def _misfit(self, segment: Segment, header: FrameHeader, wrong: str) -> None:
+        self.report.add(segment, header.position, wrong)
+        self.report.reaches(header.end)
 
     def _apply_delayed(self, header: FrameHeader, payload: memoryview) -> None:
         subject = self.state.subjects.by_id.get(header.subject_id)
@@ -213,6 +219,7 @@ class Replay:
         elif frame.kind == MESSAGES:
             subject = state.subjects.by_id.get(frame.subject_id)
             if subject is not None and frame.base_sequence >= subject.next_sequence:
+                self.report.lost(subject.name, frame.base_sequence, frame.sequences)
                 state.messages(
                     subject, frame.position, frame.length, frame.base_sequence, frame.sequences, -1
                 )
@@ -252,14 +259,4 @@ def row_of(header: FrameHeader) -> Row:
         header.length,
         header.sequences,
         header.kind,
-    )
-
-
-def report(segment: Segment, position: int, bad: str) -> None:
-    log.error(
-        "%s: corruption at position %d (byte %d of the file): %s",
-        segment.path,
-        position,
-        position - segment.base,
-        bad,
     )

@@ -56,7 +56,7 @@ class Retention:
     def due_segment(self, now: int) -> tuple[Segment, str] | None:
         """The oldest segment, if it is to go, and why."""
         options, segments = self._log.options, self._log.state.segments
-        if len(segments) < 2 or not self._is_spare(segments[0], segments[1]):
+        if self._log.doomed or len(segments) < 2 or not self._is_spare(segments[0], segments[1]):
             return None
         oldest = segments[0]
         if 0 <= options.retention_ms < now - oldest.newest_store_time:
@@ -94,9 +94,16 @@ class Retention:
         return 0 <= limit < now - active.started and active.entries > 0
 
 
-def delete_files(files: Files, segment: Segment) -> None:
-    """Blocks. It is gone for good when this returns, before the next one may go: segments that come back
-    after a power cut never leave a hole behind them."""
+def delete_doomed(message_log: MessageLog) -> None:
+    """Blocks: delete the files of segments that are forgotten, oldest first. Each is gone for good before
+    the next one goes: segments that come back after a power cut never leave a hole behind them. OSError:
+    the rest is to be tried again, before any other segment is forgotten."""
+    while message_log.doomed:
+        _delete_files(message_log.files, message_log.doomed[0])
+        del message_log.doomed[0]
+
+
+def _delete_files(files: Files, segment: Segment) -> None:
     for path in (segment.path, segment.index_path, segment.checkpoint_path):
         with suppress(FileNotFoundError):
             files.unlink(path)

@@ -7,41 +7,26 @@ a checkpoint's row may tell it.
 
 from __future__ import annotations
 
-from typing import Self
-
 from crc32c import crc32c
 
 from core.logs.files import Files
 from core.logs.format import HEADER_SIZE, MESSAGES, FrameHeader, parse_header
 from core.logs.segment import Segment
+from core.logs.segment_file import SegmentFile
 from core.records import damage
 
-_WINDOW = 4 << 20
 
-
-class Frames:
-    def __init__(self, files: Files, segment: Segment) -> None:
-        self._files = files
-        self._base = segment.base
-        self._fd = files.open(segment.path)
-        self.end = segment.base + files.size(self._fd)
-        """Where the file ends; reserved room may lie before it."""
-        self._window = b""
+class Frames(SegmentFile):
+    def __init__(self, files: Files, segment: Segment, *, around: bool = False) -> None:
+        super().__init__(files, segment.path, segment.base, around=around)
         self._view = memoryview(b"")
-        self._start = segment.base
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._files.close(self._fd)
 
     def header_at(self, position: int) -> FrameHeader | str:
         """The header at a position, or why there is none."""
         self._load(position, HEADER_SIZE)
+        unreadable = self.unreadable(position, position + HEADER_SIZE)
+        if unreadable is not None:
+            return unreadable
         header = parse_header(self._window, position - self._start, position)
         if isinstance(header, FrameHeader) and header.end > self.end:
             return f"its payload of {header.length} bytes passes the end of the file"
@@ -60,45 +45,17 @@ class Frames:
         self._load(position, HEADER_SIZE)
         return self._view, position - self._start
 
-    def is_blank_from(self, position: int) -> bool:
-        """Whether nothing but zeros follows: room that was reserved and never written."""
-        while position < self.end:
-            data = self._files.pread(self._fd, _WINDOW, position - self._base)
-            if data.count(0) != len(data):
-                return False
-            position += len(data)
-        return True
+    def _load(self, position: int, size: int) -> bool:
+        changed = super()._load(position, size)
+        if changed:
+            self._view = memoryview(self._window)
+        return changed
 
-    def copy(self, position: int, to: int) -> None:
-        """Copy all from `position` on into another file, without the blank end."""
-        start = position
-        while position < self.end:
-            data = self._files.pread(self._fd, _WINDOW, position - self._base)
-            if not data:
-                return
-            self._files.pwritev(to, [data.rstrip(b"\0")], position - start)
-            position += len(data)
 
-    def truncate(self, position: int) -> None:
-        self._files.truncate(self._fd, position - self._base)
-        self.end = position
-
-    def write_again(self, position: int, end: int) -> None:
-        """Write what is there from `position` to `end` once more, so that a sync takes it along."""
-        while position < end:
-            data = self._files.pread(self._fd, min(_WINDOW, end - position), position - self._base)
-            self._files.pwritev(self._fd, [data], position - self._base)
-            position += len(data)
-
-    def sync(self) -> None:
-        self._files.fdatasync(self._fd)
-
-    def _load(self, position: int, size: int) -> None:
-        if self._start <= position and position + size <= self._start + len(self._window):
-            return
-        self._window = self._files.pread(self._fd, max(size, _WINDOW), position - self._base)
-        self._view = memoryview(self._window)
-        self._start = position
+def frame_damage(frames: Frames, header: FrameHeader, payload: memoryview) -> str | None:
+    """What is wrong with a frame whose header is valid; None when it is whole."""
+    unreadable = frames.unreadable(header.position, header.end)
+    return unreadable or payload_damage(header, payload)
 
 
 def payload_damage(header: FrameHeader, payload: memoryview) -> str | None:

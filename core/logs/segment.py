@@ -1,8 +1,9 @@
 """Segments of the message log, and the handles that are open on them.
 
 A sealed segment is read only. Handles are few whatever the number of segments or subjects: the least
-recently used one is closed when there are too many, but never while someone (a read in a thread, a
-sync, the active segment) has it pinned.
+recently used one is closed when there are too many, but never while someone (a read in a thread, a sync,
+the active segment) has it pinned. The handle of a file that was deleted is closed as soon as nobody has
+it pinned: until then the disk keeps its room.
 """
 
 from __future__ import annotations
@@ -74,11 +75,12 @@ class Segment:
 
 
 class _Handle:
-    __slots__ = ("fd", "pins")
+    __slots__ = ("fd", "forgotten", "pins")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.pins = 0
+        self.forgotten = False
 
 
 class OpenFiles:
@@ -123,15 +125,20 @@ class OpenFiles:
 
     def unpin(self, path: Path) -> None:
         with self._lock:
-            self._handles[path].pins -= 1
+            handle = self._handles[path]
+            handle.pins -= 1
+            if handle.forgotten and not handle.pins:
+                self._close(path)
             self._trim(self._limit)
 
     def forget(self, path: Path) -> None:
         """The file is gone: close its handle, now or when the last user has let go."""
         with self._lock:
             handle = self._handles.get(path)
-            if handle is not None and not handle.pins:
-                self._close(path)
+            if handle is not None:
+                handle.forgotten = True
+                if not handle.pins:
+                    self._close(path)
 
     def close(self) -> None:
         with self._lock:

@@ -18,6 +18,7 @@ from pathlib import Path
 import trio
 
 from core.errors import KumquatError, StartError, StorageError, WouldBlock
+from core.logs.complaints import Complaints
 from core.logs.delayed import DelayListener
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher
@@ -27,17 +28,26 @@ from core.logs.log import Callback, MessageLog
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
-from core.logs.retention import Retention, delete_files
+from core.logs.retention import Retention, delete_doomed
 from core.logs.segment import Segment
 from core.logs.subject import Subject, Subjects
 from core.logs.sync import SyncJob
 from core.logs.tail import Batch
+from core.logs.unreadable import advice
 
 log = logging.getLogger("kumquat.log")
 
 PRODUCER_IDS = 1_000
 _RETRY_SECONDS = 5.0
 _CHUNK = 500
+_PRODUCERS = 500
+
+
+def not_opened(what: str, error: OSError | StorageError) -> StartError:
+    """One line that says what to do."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    todo = advice(cause) if isinstance(cause, OSError) else ""
+    return StartError(f"{what} cannot be opened: {error}{todo}")
 
 
 def wall_clock_ms() -> int:
@@ -68,6 +78,7 @@ class MessageService:
         self._reader = Reader(message_log)
         self._retention = Retention(message_log, self._reader)
         self._flusher: Flusher[SyncJob] = Flusher()
+        self._complaints = Complaints(log)
         self._syncs = 0
         self._unblocked = trio.Event()
         self._chores = trio.Event()
@@ -85,13 +96,16 @@ class MessageService:
         """Blocks: takes the folder's lock and recovers the log. StartError says why it cannot. `listen`
         gives the delay service's ear, made when the folder is ours."""
         files = files or RealFiles()
-        folder = Folder(options.directory, files)
+        try:
+            folder = Folder(options.directory, files)
+        except OSError as error:
+            raise not_opened(f"the data folder {options.directory}", error) from error
         try:
             listener = listen(files, options.directory) if listen else None
             return cls(folder, open_log(files, options, now_ms, listener))
-        except OSError as error:
+        except (OSError, StorageError) as error:
             folder.close()
-            raise StartError(f"the log in {options.directory} cannot be opened: {error}") from error
+            raise not_opened(f"the log in {options.directory}", error) from error
         except BaseException:
             folder.close()
             raise
@@ -264,21 +278,34 @@ class MessageService:
     # --- chores --------------------------------------------------------------------------------
 
     async def _do_chores(self) -> None:
-        """Preambles of new segments, then index files of sealed ones."""
+        """What a new segment needs beforehand, its preamble, then index files of sealed ones."""
         while True:
             try:
+                while self.log.pack_step(_PRODUCERS):
+                    await trio.lowlevel.checkpoint()
                 while self.log.preamble_step():
                     self._kick()
                     await trio.lowlevel.checkpoint()
                 self._kick()
-                for segment in self.log.unindexed_segments():
-                    await self._index(segment)
+                await self._index_all()
             except (OSError, StorageError, IndexDamaged) as error:
-                log.error("housekeeping of the log failed, trying again soon: %s", error)
+                text = f"housekeeping of the log failed, trying again soon: {error}"
+                self._complaints.error("housekeeping", text)
                 await trio.sleep(_RETRY_SECONDS)
                 continue
             await self._chores.wait()
             self._chores = trio.Event()
+
+    async def _index_all(self) -> None:
+        """One that fails does not keep the others from being done; then it is raised."""
+        failed: Exception | None = None
+        for segment in self.log.unindexed_segments():
+            try:
+                await self._index(segment)
+            except (OSError, StorageError, IndexDamaged) as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     async def _index(self, segment: Segment) -> None:
         files = self.log.files
@@ -300,16 +327,19 @@ class MessageService:
             try:
                 await self.apply_retention()
             except (OSError, StorageError, IndexDamaged) as error:
-                log.error("retention failed, trying again at the next check: %s", error)
+                text = f"retention failed, trying again at the next check: {error}"
+                self._complaints.error("retention", text)
 
     async def apply_retention(self) -> None:
         """One round, now."""
         message_log, now = self.log, self.log.now_ms()
+        await self._expire_producers(now)
         subjects = list(self.subjects)
         for i in range(0, len(subjects), _CHUNK):
             chunk = subjects[i : i + _CHUNK]
             due = await trio.to_thread.run_sync(self._retention.due_subjects, chunk, now)
             self._raise(due)
+        await trio.to_thread.run_sync(delete_doomed, message_log)
         if self._retention.should_roll(now):
             message_log.roll_when_ready()
             self._chores.set()
@@ -317,6 +347,15 @@ class MessageService:
             due_segment := await trio.to_thread.run_sync(self._retention.due_segment, now)
         ) is not None:
             await self._delete(*due_segment)
+
+    async def _expire_producers(self, now: int) -> None:
+        """Forget producers that have long been silent, a few at a time."""
+        before = now - self.log.options.producer_id_expiration_ms
+        for i, subject in enumerate(list(self.subjects)):
+            while subject.forget_producers(before, _PRODUCERS):
+                await trio.lowlevel.checkpoint()
+            if i % _CHUNK == 0:
+                await trio.lowlevel.checkpoint()
 
     def _raise(self, due: list[tuple[Subject, int]]) -> None:
         for subject, earliest in due:
@@ -340,7 +379,10 @@ class MessageService:
         )
         self.log.forget_segment(segment)
         self._reader.indexes.forget(segment)
-        await trio.to_thread.run_sync(delete_files, self.log.files, segment)
+        await trio.to_thread.run_sync(delete_doomed, self.log)
+        # A reader may have opened it once more before it was unlinked.
+        self.log.open_files.forget(segment.path)
+        self._reader.indexes.forget(segment)
 
     # --- numbers -------------------------------------------------------------------------------
 

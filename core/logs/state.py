@@ -102,10 +102,14 @@ class LogState:
         if subject.producers is None:
             subject.producers = {}
         producers = subject.producers
-        producers[producer] = after(producers.get(producer), epoch, batch)
+        producers[producer] = after(producers.pop(producer, None), epoch, batch)
+        if subject.packed is not None:
+            subject.packed.changed.add(producer)
 
     def unproduced(self, subject: Subject, producer: int, before: ProducerState | None) -> None:
         assert subject.producers is not None
+        if subject.packed is not None:
+            subject.packed.changed.add(producer)
         if before is None:
             del subject.producers[producer]
         else:
@@ -136,4 +140,5 @@ class LogState:
         self.touch(subject)
         subject.earliest = max(subject.earliest, state.earliest)
         subject.producers = dict(state.producers) or None
+        subject.packed = None
         return subject

@@ -11,10 +11,11 @@ in index files. With 100,000 subjects every object here counts, hence slots and 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from core.logs.format import SubjectState
+from core.logs.format import PackedProducers, SubjectState, pack_producer
 from core.logs.producers import ProducerState
 
 ENTRY = 4  # numbers per entry
@@ -43,6 +44,7 @@ class Subject:
         "id",
         "name",
         "next_sequence",
+        "packed",
         "producers",
         "topic_id",
         "waiters",
@@ -57,6 +59,9 @@ class Subject:
         self.high_watermark = 0
         self.next_sequence = 0
         self.producers: dict[int, ProducerState] | None = None
+        """The one that was heard of last stands last."""
+        self.packed: PackedProducers | None = None
+        """Producers as the next preamble will hold them, if they are packed ahead of it."""
         self.entries: array[int] | None = None
         self.generation = 0
         """The last preamble that holds this subject's state."""
@@ -69,11 +74,31 @@ class Subject:
             f"..{self.next_sequence}>"
         )
 
-    def forget_producers(self, before: int) -> None:
-        """Drop the producers that have been silent since then."""
-        if self.producers:
-            kept = {p: s for p, s in self.producers.items() if s[1][-1].store_time >= before}
-            self.producers = kept or None
+    def forget_producers(self, before: int, most: int) -> bool:
+        """Drop producers that have been silent since then, so many at the most; whether there may be
+        more."""
+        producers = self.producers
+        if not producers:
+            return False
+        silent: list[int] = []
+        for producer, state in islice(producers.items(), most):
+            if state[1][-1].store_time >= before:
+                break
+            silent.append(producer)
+        for producer in silent:
+            del producers[producer]
+        if not producers:
+            self.producers = None
+        return len(silent) == most
+
+    def pack(self, producers: Sequence[int]) -> None:
+        """Pack some of its producers ahead of the next preamble. Nothing that they sent may be undone."""
+        if self.packed is None:
+            self.packed = PackedProducers([], 0, set())
+        known = self.producers or {}
+        found = [pack_producer(p, known[p]) for p in producers if p in known]
+        self.packed.chunks.append(b"".join(found))
+        self.packed.count += len(found)
 
     def state(self) -> SubjectState:
         """What a preamble keeps of it."""

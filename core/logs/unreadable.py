@@ -18,8 +18,8 @@ from core.logs.files import Files
 
 PAGE = 4096
 _DAMAGE = frozenset({errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO})
-_TRIES = 3
-_PAUSE_SECONDS = 0.02
+_PAUSES_SECONDS = (0.02, 0.2)
+"""How long an error of the device has to pass, before each further try."""
 _MOST_BAD_PAGES = 16
 """Of one read, after which the rest of it counts as unreadable: a dying disk takes seconds for each."""
 
@@ -32,6 +32,21 @@ def is_damage(error: OSError) -> bool:
     return error.errno in _DAMAGE
 
 
+def advice(error: OSError) -> str:
+    """What to do about an error that keeps a log from being opened."""
+    told = {
+        errno.EMFILE: "; raise the limit of open files (ulimit -n) and start again",
+        errno.ENFILE: "; raise the system's limit of open files (fs.file-max) and start again",
+        errno.ENOMEM: "; give it more memory and start again",
+        errno.ENOSPC: "; make room on the disk and start again",
+        errno.EACCES: "; give this user the rights to the folder and start again",
+        errno.EROFS: "; mount the file system for writing and start again",
+    }
+    if is_damage(error):
+        return "; check the disk (dmesg says more) and start again"
+    return told.get(error.errno or 0, "")
+
+
 def read_patiently(files: Files, fd: int, size: int, offset: int) -> bytes:
     """Blocks: `size` bytes that lie within the file. Damage is raised when it shows three times."""
     parts: list[bytes] = []
@@ -40,10 +55,10 @@ def read_patiently(files: Files, fd: int, size: int, offset: int) -> bytes:
         try:
             data = files.pread(fd, size, offset)
         except OSError as error:
-            tries += 1
-            if not is_damage(error) or tries == _TRIES:
+            if not is_damage(error) or tries == len(_PAUSES_SECONDS):
                 raise
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(_PAUSES_SECONDS[tries])
+            tries += 1
             continue
         if not data:
             break

@@ -55,6 +55,7 @@ from core.records.compression import inflate
 log = logging.getLogger("kumquat.log")
 
 
+_FORGOTTEN_AT_ONCE = 1_000
 HEAVY = 16 << 10
 """A compressed batch from this size on is not inflated on the event loop."""
 
@@ -278,8 +279,10 @@ class Writer:
 
     def stage_state(self, subject: Subject) -> None:
         """The subject's state, before the first frame in this segment that touches it."""
-        subject.forget_producers(self._now_ms() - self._options.producer_id_expiration_ms)
-        payload = pack_subject_state(subject.state())
+        silent_since = self._now_ms() - self._options.producer_id_expiration_ms
+        subject.forget_producers(silent_since, _FORGOTTEN_AT_ONCE)
+        payload = pack_subject_state(subject.state(), subject.packed)
+        subject.packed = None
         self.stage(SUBJECT_STATE, subject, subject.next_sequence, payload)
         self._state.touch(subject)
 

@@ -17,7 +17,7 @@ from core.logs.index import IndexDamaged, load_head, write_index
 from core.logs.options import LogOptions
 from core.logs.reader import Reader
 from core.logs.recovery import open_log
-from core.logs.retention import Retention, delete_files
+from core.logs.retention import Retention, delete_doomed
 from core.logs.subject import Subject
 from core.logs.sync import SyncJob
 from core.logs.tests.batches import batch, body
@@ -180,6 +180,7 @@ class Driver:
     def retire(self) -> bool:
         """Delete the oldest segment if the log is over its size, as the service's retention
         does."""
+        delete_doomed(self.log)
         retention = Retention(self.log, self.reader)
         due = retention.due_segment(self.now)
         if due is None:
@@ -193,7 +194,7 @@ class Driver:
             raise self.log.fenced
         self.log.forget_segment(segment)
         self.reader.indexes.forget(segment)
-        delete_files(self.files, segment)
+        delete_doomed(self.log)
         return True
 
     def settle(self) -> None:

@@ -14,7 +14,7 @@ the pages of all files, and then writes stop short and `reserve` gives a part, a
 failed `fdatasync` loses its dirty pages without a word, as Linux does. `during_sync` is called
 inside each `fdatasync`, between the moment that fixes what the sync covers and its end, without
 the lock: a test writes there, or holds the sync with `HeldSync`. `cold` makes reads with `nowait`
-raise as they do for a page that is not in memory.
+raise as they do for a page that is not in memory. `bad_sectors` cannot be read until they are taken away.
 
 Left out: renames from one directory to another, links, permissions, time stamps.
 """
@@ -100,6 +100,8 @@ class FakeFiles:
         self.directory = directory
         self.capacity: int | None = None
         self.cold = False
+        self.bad_sectors: list[tuple[str, int, int]] = []
+        """What cannot be read: the file's name, and from where to where."""
         self.expected: list[tuple[int, int]] = []
         self.during_sync: Callable[[Path], None] | None = None
         self.before_step: Callable[[], None] | None = None
@@ -133,6 +135,7 @@ class FakeFiles:
     def heal(self) -> None:
         """No more faults, and room for all."""
         self._faults.clear()
+        self.bad_sectors.clear()
         self.capacity = None
 
     def content(self, path: Path) -> bytes:
@@ -208,6 +211,10 @@ class FakeFiles:
         with self._lock:
             handle = self._handle(fd)
             self._strike("pread", handle.path)
+            end = min(offset + size, handle.node.size)
+            for name, begin, behind in self.bad_sectors:
+                if name == handle.path.name and begin < end and offset < behind:
+                    refuse(errno.EIO, handle.path)
             return handle.node.read(offset, size)
 
     def preadv_into(

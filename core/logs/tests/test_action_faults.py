@@ -97,6 +97,24 @@ def test_a_failed_sync_fences_the_log_and_is_told_to_all_who_wait() -> None:
         assert {"g"} == groups.by_name.keys()
 
 
+def test_what_a_failed_sync_covered_is_safe_before_a_start_builds_on_it() -> None:
+    """The kernel holds the pages, calls them clean, and the next sync succeeds without them."""
+    driver, group, log = begun()
+    driver.pull(group, 1, log, 5)
+    driver.do((actions.COMMIT, group.id, 9, 1, -1, "x" * 9000))
+    driver.ack(group, 1, log, log.next)
+    driver.files.fail(Fault("fdatasync", errno.EIO))
+    driver.sync()
+    assert driver.log.fenced is not None
+    driver.start()
+    assert driver.found() == driver.before
+    for seed in range(30):
+        opened = ActionDriver(
+            driver.files.after_power_cut(Random(seed)), copy.deepcopy(driver.book)
+        )
+        opened.found()
+
+
 @pytest.mark.parametrize("operation", ["create", "truncate", "reserve", "pwritev", "rename"])
 def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> None:
     driver, group, log = begun()

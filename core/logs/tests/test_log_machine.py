@@ -1,9 +1,11 @@
 """The log against a model of a few lines: lists of batches, of which a prefix is synced.
 
-Hypothesis drives appends, syncs, chores, kills and power cuts in any order and looks for a read,
-by sequence or by time, that the lists would have answered differently.
+Hypothesis drives appends, syncs, chores, kills, power cuts and calls that fail in any order and looks for a
+read, by sequence or by time, that the lists would have answered differently.
 """
 
+import errno
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -19,8 +21,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from core.errors import StorageError
 from core.logs.tests.batches import TIME, batch, body
-from core.logs.tests.driver import Driver
+from core.logs.tests.driver import Driver, errors_told
+from core.logs.tests.power import Fault
 from core.records.batch import read_head
 
 
@@ -46,6 +50,15 @@ class Model:
 
     def readable(self) -> list[tuple[int, int, int, bytes]]:
         return [one for one in self.batches[: self.synced] if one[0] + one[1] > self.earliest]
+
+
+TROUBLE = st.sampled_from(
+    [
+        (call, error)
+        for call in ("open", "pread")
+        for error in (errno.EIO, errno.EMFILE, errno.ENOMEM)
+    ]
+)
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -141,6 +154,20 @@ class LogMachine(RuleBasedStateMachine):
         self.driver.start()
         self.sync_model()
 
+    @rule(trouble=TROUBLE, skip=st.integers(0, 6))
+    def kill_in_trouble(self, trouble: tuple[str, int], skip: int) -> None:
+        """A call of the start fails once: it is refused, or nothing has happened."""
+        files = self.driver.files
+        files.fail(Fault(*trouble, skip=skip))
+        try:
+            self.driver.start()
+        except (OSError, StorageError):
+            files.heal()
+            self.driver.start()
+        files.heal()
+        assert not [line for line in self.driver.errors if ".index" not in line]
+        self.sync_model()
+
     @rule(seed=st.integers(0, 1 << 16))
     def cut(self, seed: int) -> None:
         self.driver.files = self.driver.files.after_power_cut(Random(seed))
@@ -164,6 +191,15 @@ class LogMachine(RuleBasedStateMachine):
         assert got == [(base, content) for base, _, _, content in expected[: len(got)]]
         assert bool(got) == bool(expected)
         assert len(got) == 1 or sum(len(data) for data in found) <= most
+
+    @rule(name=names, part=st.floats(0, 1), trouble=TROUBLE, skip=st.integers(0, 3))
+    def read_in_trouble(self, name: str, part: float, trouble: tuple[str, int], skip: int) -> None:
+        """From some call on all fail: the read does too, and says nothing about the messages."""
+        self.driver.files.fail(Fault(*trouble, skip=skip, times=None))
+        with errors_told(), suppress(StorageError):
+            self.read(name, part, 1)
+        self.driver.files.heal()
+        assert self.driver.reader.corrupt_reads == 0
 
     @rule(name=names, age=st.integers(0, 6))
     def find_by_time(self, name: str, age: int) -> None:

@@ -124,6 +124,19 @@ def test_a_short_read_that_passes_is_no_verdict(
     assert body(found) == body(batch(VALUES[0]))
 
 
+def test_no_memory_for_a_read_is_no_verdict(
+    reading: tuple[FakeFiles, Reader, Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, reader, subject = reading
+
+    def none_left(size: int) -> memoryview:
+        raise MemoryError
+
+    monkeypatch.setattr(reader._buffers, "take", none_left)
+    with pytest.raises(StorageError, match="no memory"):
+        reader.read(subject, 0, 1, True, nowait=False)
+
+
 def test_descriptors_that_nobody_uses_are_given_up_for_one_that_is_needed(
     reading: tuple[FakeFiles, Reader, Subject],
 ) -> None:
@@ -153,7 +166,7 @@ def test_the_same_damage_is_told_once_a_minute_and_how_to_go_on(
     for _ in range(5):
         with pytest.raises(CorruptMessage):
             reader.read(subject, 0, 1, True, nowait=False)
-    [line] = [r.getMessage() for r in caplog.records if "cannot be read" in r.getMessage()]
+    [line] = [r.getMessage() for r in caplog.records if "cannot be read at" in r.getMessage()]
     assert "commit an offset past 0 for it" in line
 
 

@@ -5,6 +5,7 @@ Its sequences go on, what was deleted stays deleted, its producers are remembere
 given again. The log may have nothing but its newest segment by then.
 """
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -14,6 +15,7 @@ import pytest
 from core.errors import OffsetOutOfRange, OutOfOrderSequence
 from core.logs.tests.batches import batch
 from core.logs.tests.driver import Driver
+from core.logs.tests.power import Fault
 
 DAY = 24 * 3_600_000
 Restart = Callable[[Driver], None]
@@ -120,4 +122,31 @@ def test_a_subject_made_anew_under_an_old_name_has_nothing_of_the_old_one() -> N
     assert (found.id, found.topic_id) == (new.id, new.topic_id)
     assert old.id < found.id
     assert (found.earliest, found.next_sequence, found.producers) == (0, 0, None)
+    driver.check()
+
+
+@pytest.mark.parametrize("operation", ["unlink", "fsync_dir"])
+def test_a_segment_that_could_not_be_deleted_goes_before_the_next(operation: str) -> None:
+    """Else it is there at the next start, with a hole behind it."""
+    driver = Driver(segment_bytes=2000)
+    driver.create("a")
+    driver.settle()
+    while len(driver.log.state.segments) < 4:
+        driver.append("a", 500)
+        driver.settle()
+        driver.seal()
+    driver.log.options = replace(driver.options, total_bytes=1)
+    driver.files.fail(Fault(operation, errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        driver.retire()
+    held = driver.log.state.segments[0]
+    assert [segment.base for segment in driver.log.doomed] == [0]
+    while driver.retire():
+        pass
+    assert not driver.log.doomed
+    left = driver.files.listdir(driver.log.state.directory)
+    assert [name for name in left if name.endswith(".log")] == [driver.log.state.active.path.name]
+    assert held.base > 0
+    driver.start()
+    assert not driver.errors
     driver.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,6 +69,24 @@ def test_whole_batches_from_the_offset_on(tmp_path: Path, version: int) -> None:
             assert partition.aborted_transactions is None
 
     serve(check, tmp_path)
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOMEM, errno.EIO])
+def test_what_cannot_be_read_for_a_while_is_an_error_that_clients_try_again(
+    tmp_path: Path, error: int
+) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        async with served.client() as client:
+            await fill(client, "t", 5)
+            served.files.read_trouble = {"preadv_into": error}
+            answer = await client.call(fetch(("t", 1)), 12)
+            assert answer.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            served.files.read_trouble = {}
+            answer = await client.call(fetch(("t", 1)), 12)
+            assert bases(answer.responses[0].partitions[0]) == [1, 2, 3, 4]
+
+    serve(check, tmp_path, log_tail_bytes=1)
 
 
 def test_topics_by_id(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""A segment's file as recovery sees it: bytes by position, and what of them the disk does not give.
+
+Both logs read their segments through this; what a frame is, they know themselves (scan.py,
+action_scan.py). A window of the file is in memory. With `around`, where the disk cannot read a part of
+it, also when asked again (unreadable.py), that part reads as zeros and is remembered: no frame in it can
+be valid, it is not blank, and it is never written back. Without, that is an OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Self
+
+from core.logs.files import Files
+from core.logs.unreadable import Holes, read_around, read_patiently
+
+
+class SegmentFile:
+    WINDOW = 4 << 20
+
+    def __init__(
+        self, files: Files, path: Path, base: int, *, around: bool, readonly: bool = False
+    ) -> None:
+        self._files = files
+        self._path = path
+        self._base = base
+        self._fd = files.open(path, readonly=readonly)
+        self.end = base
+        """Where the file ends; reserved room may lie before it."""
+        try:
+            self.end += files.size(self._fd)
+        except OSError:
+            files.close(self._fd)
+            raise
+        self._around = around
+        self._window = b""
+        self._start = base
+        self._holes: set[tuple[int, int]] = set()
+        """Positions that cannot be read, as begin and end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._files.close(self._fd)
+
+    def unreadable(self, position: int, end: int) -> str | None:
+        """Why a range cannot be read, as far as that was met; None when it can."""
+        if any(begin < end and position < behind for begin, behind in self._holes):
+            return f"the disk cannot read it ({os.strerror(errno.EIO)})"
+        return None
+
+    def check_readable(self) -> None:
+        """OSError when not even the beginning can be read in part: that is a disk to be looked after, and
+        not damage to be borne."""
+        data, holes = self._read(self._base, self.WINDOW)
+        if data and sum(end - begin for begin, end in holes) == len(data):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
+
+    def is_blank_from(self, position: int) -> bool:
+        """Whether nothing but zeros follows: room that was reserved and never written."""
+        while position < self.end:
+            data, holes = self._read(position, self.WINDOW)
+            if holes or not data or data.count(0) != len(data):
+                return False
+            position += len(data)
+        return True
+
+    def copy(self, position: int, to: int) -> None:
+        """Copy all from `position` on into another file, without the blank end."""
+        start = position
+        while position < self.end:
+            data, _ = self._read(position, self.WINDOW)
+            if not data:
+                return
+            self._files.pwritev(to, [data.rstrip(b"\0")], position - start)
+            position += len(data)
+
+    def truncate(self, position: int) -> None:
+        self._files.truncate(self._fd, position - self._base)
+        self.end = position
+
+    def write_again(self, position: int, end: int) -> None:
+        """Write what is there from `position` to `end` once more, so that a sync takes it along: after a
+        failed sync the kernel takes pages for clean that never reached the disk."""
+        while position < end:
+            data, holes = self._read(position, min(self.WINDOW, end - position))
+            if not data:
+                return
+            at = position
+            for begin, behind in [*holes, (position + len(data), 0)]:
+                if at < begin:
+                    part = data[at - position : begin - position]
+                    self._files.pwritev(self._fd, [part], at - self._base)
+                at = behind
+            position += len(data)
+
+    def sync(self) -> None:
+        self._files.fdatasync(self._fd)
+
+    def _load(self, position: int, size: int) -> bool:
+        """Have a range in the window; whether that is another one now."""
+        if self._start <= position and position + size <= self._start + len(self._window):
+            return False
+        self._window, _ = self._read(position, max(size, self.WINDOW))
+        self._start = position
+        return True
+
+    def _read(self, position: int, size: int) -> tuple[bytes, Holes]:
+        """Bytes within the file, and the positions of those that are missing."""
+        size = max(0, min(size, self.end - position))
+        if not self._around:
+            return read_patiently(self._files, self._fd, size, position - self._base), []
+        data, holes = read_around(self._files, self._fd, size, position - self._base)
+        found = [(self._base + begin, self._base + end) for begin, end in holes]
+        end = position + size
+        self._holes = {(b, e) for b, e in self._holes if b < position or e > end} | set(found)
+        return data, found
