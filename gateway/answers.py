@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 MAX_UNSENT = 1 << 20
 MAX_PENDING = 8192
 MAX_PUSH = 1 << 20
+MAX_CROWDED_PUSH = 128 << 10
+"""The same while many bytes wait on all connections together."""
 JOIN_BELOW = 64 << 10
 SMALL_BUFFER = 2 << 10
 IOV_MAX = 1024
@@ -253,7 +255,8 @@ class Answers:
     def _push(self) -> None:
         """Send until all is out, the socket takes no more, or others should have their turn: to copy
         megabytes into the kernel takes milliseconds."""
-        output, sock, room = self._output, self._sock, MAX_PUSH
+        output, sock = self._output, self._sock
+        room = MAX_CROWDED_PUSH if self._account.crowded else MAX_PUSH
         while output and room > 0:
             try:
                 if len(output) > 1:
