@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from bench import frames
 from bench.child import Child, main
 
-PAUSE_SECONDS = 0.01
-WARM_UP_RECORDS = 100
+PAUSE_SECONDS = 0.03
+WARM_UP_RECORDS = 30
 _FETCH, _FETCH_VERSION = 1, 4
 
 

@@ -27,13 +27,14 @@ QUERY: Final = "lists and counts of messages for later"
 DECODE: Final = "decoding large requests"
 
 THREADS: Final = {
-    READ: 8,
-    SEARCH: 4,
-    FILL: 4,
-    DELIVER: 4,
-    QUERY: 2,
+    READ: 3,
+    SEARCH: 2,
+    FILL: 2,
+    DELIVER: 2,
+    QUERY: 1,
     DECODE: 1,
 }
+"""Few: threads that have the interpreter keep the event loop waiting, and each in turn takes it."""
 
 _limiters: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel.RunVar("pools")
 

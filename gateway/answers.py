@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 MAX_UNSENT = 1 << 20
 MAX_PENDING = 8192
+MAX_PUSH = 1 << 20
+MAX_CROWDED_PUSH = 128 << 10
+"""The same while many bytes wait on all connections together."""
 JOIN_BELOW = 64 << 10
 SMALL_BUFFER = 2 << 10
 IOV_MAX = 1024
@@ -77,6 +80,18 @@ def gather(buffers: list[Buffer]) -> list[Buffer]:
     if run:
         gathered.append(b"".join(run))
     return gathered
+
+
+def _beginning(output: deque[Buffer], room: int) -> list[Buffer]:
+    """As many of the first buffers as one call may take; of a large one its beginning."""
+    some: list[Buffer] = []
+    for buffer in islice(output, IOV_MAX):
+        if len(buffer) >= room:
+            some.append(memoryview(buffer)[:room])
+            break
+        some.append(buffer)
+        room -= len(buffer)
+    return some
 
 
 class Answers:
@@ -238,17 +253,24 @@ class Answers:
             self._account.unsent(self.unsent + self.held)
 
     def _push(self) -> None:
-        """Send until all is out or the socket takes no more."""
+        """Send until all is out, the socket takes no more, or others should have their turn: to copy
+        megabytes into the kernel takes milliseconds."""
         output, sock = self._output, self._sock
-        while output:
+        room = MAX_CROWDED_PUSH if self._account.crowded else MAX_PUSH
+        while output and room > 0:
             try:
-                several = len(output) > 1
-                count = sock.sendmsg(islice(output, IOV_MAX)) if several else sock.send(output[0])
+                if len(output) > 1:
+                    count = sock.sendmsg(_beginning(output, room))
+                elif len(output[0]) > room:
+                    count = sock.send(memoryview(output[0])[:room])
+                else:
+                    count = sock.send(output[0])
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 self._lose(f"sending failed: {error.strerror or error}")
                 return
+            room -= count
             self.unsent -= count
             self.sent += count
             self._drop(count)

@@ -92,6 +92,11 @@ class Account:
         """There is no room: make nothing more for a client that has not taken what there is."""
         return self._memory.free <= 0
 
+    @property
+    def crowded(self) -> bool:
+        """Others have much that waits to be sent."""
+        return self._memory.free < self._memory.limit - (self._memory.limit >> 2)
+
     def grant(self, wanted: int) -> int:
         """How many bytes of an answer may be made now: no more than `wanted`, no less than FREE."""
         memory = self._memory

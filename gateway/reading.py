@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from core.logs.subject import Subject
 
 STEP = 256 << 10
-COLD_STEP = 4 << 20
+COLD_STEP = 1 << 20
 TURN_SECONDS = 0.002
 
 

@@ -16,7 +16,7 @@ from time import perf_counter
 
 import trio
 
-TURN_SECONDS = 0.002
+TURN_SECONDS = 0.001
 
 
 class Turn:

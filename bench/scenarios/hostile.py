@@ -37,7 +37,7 @@ class _Memory(threading.Thread):
 
 def _beside(run: Run, kind: str | None) -> Numbers:
     with run.column.broker() as broker:
-        topics.make(broker.port, ["innocent", "hostile"])
+        topics.make(broker.port, ["innocent", "hostile", hostile.EMPTY])
         records = FILLED_MEGABYTES * 1000
         client.run(client.Produce(broker.bootstrap, broker.pid, "hostile", records, 1000, "1"))
         os.sync()
