@@ -89,14 +89,15 @@ class Story:
             await self._create(name, configs)
         await self.world.broker.registry.alter_group("sharers", {"consume.mode": "shared"})
         await self._producer.begin()
-        for n in range(10):
-            await self._producer.plain(SHORT, *(self._value("short") for _ in range(6)))
-            due = self.world.clock.now_ms() + 9 * HOUR + n
+        due = self.world.clock.now_ms() + 9 * HOUR
+        for _ in range(3):
             await self._producer.later(SHARED, self._value("outlives-its-segment"), due)
+        for _ in range(10):
+            await self._producer.plain(SHORT, *(self._value("short") for _ in range(6)))
         await self._producer.mixed(GONE, self._value("gone"), self._value("gone"), due)
         for member in self._members:
             await member.begin()
-        for _ in range(3):
+        for _ in range(2):
             await self._round()
         self.world.clock.jump(RETENTION_MS + 1)
         await self._pass(12)
@@ -105,7 +106,7 @@ class Story:
         self.world.files.cold = True
         await self._delete(GONE)
         await self._producer.begin()
-        for _ in range(6):
+        for _ in range(5):
             await self._round()
             self.world.clock.jump(10 * MINUTE)
             await self._pass(2)
