@@ -41,14 +41,17 @@ def test_a_small_one_does_not_overtake_a_large_one_that_waits() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(take, 90)
             await wait_all_tasks_blocked()
-            nursery.start_soon(take, 5)
+            nursery.start_soon(take, 20)
             await wait_all_tasks_blocked()
             assert not order
             assert not memory.try_take(1)
             assert memory.waiting == 2
             memory.give(60)
-        assert order == [90, 5]
-        assert memory.free == 5
+            await wait_all_tasks_blocked()
+            assert order == [90]
+            memory.give(90)
+        assert order == [90, 20]
+        assert memory.free == 80
 
     run(check)
 
