@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MAX_UNSENT = 1 << 20
 MAX_PENDING = 8192
-MAX_PUSH = 1 << 20
+MAX_PUSH = 4 << 20
 MAX_CROWDED_PUSH = 128 << 10
 """The same while many bytes wait on all connections together."""
 JOIN_BELOW = 64 << 10

@@ -21,7 +21,7 @@ The rules:
 - **Whoever holds room must make progress** (Connection.watch). Frames that do not get complete and answers
   that are not taken end their connection; much sooner when others have waited for room for
   PRESSED_SECONDS. Long polls with large requests are then answered early.
-- Memory for inflating batches is charged where they are inflated (core/records), by the same `Memory`.
+- Memory for inflating batches is bounded where they are inflated.
 """
 
 from __future__ import annotations
