@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from core.complaints import Complaints
 from core.errors import StartError
 from gateway.broker import Endpoint
 from gateway.connection import Connection
 from gateway.descriptors import highest_socket
 from gateway.dispatch import Session
 from gateway.limits import Account
-from gateway.seldom import Seldom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ class Acceptor:
         self._nursery: trio.Nursery | None = None
         self._last_gone = trio.Event()
         self._highest_socket = highest_socket()
-        self._seldom = Seldom(logger, trio.current_time)
+        self._complaints = Complaints(logger, trio.current_time)
 
     async def run(
         self,
@@ -148,7 +148,9 @@ class Acceptor:
                 await trio.lowlevel.wait_readable(listener)
             except OSError as error:
                 if error.errno in EXHAUSTED:
-                    self._seldom.warn("accept", f"cannot accept connections: {error.strerror}")
+                    self._complaints.warning(
+                        "accept", f"cannot accept connections: {error.strerror}"
+                    )
                     await trio.sleep(PAUSE_SECONDS)
                 else:  # the client was gone before it was accepted
                     await trio.lowlevel.checkpoint()
@@ -160,7 +162,7 @@ class Acceptor:
         ip, port = address[:2]
         if sock.fileno() >= self._highest_socket:
             limit = self._highest_socket
-            self._seldom.warn(
+            self._complaints.warning(
                 "files",
                 f"{limit} files are open, and the rest is for the logs: connections are refused; "
                 "raise the limit (ulimit -n)",
@@ -168,12 +170,14 @@ class Acceptor:
             sock.close()
             return
         if len(self.connections) >= self._config.max_connections:
-            self._seldom.warn("total", f"max.connections={self._config.max_connections} reached")
+            self._complaints.warning(
+                "total", f"max.connections={self._config.max_connections} reached"
+            )
             sock.close()
             return
         if self._per_ip[ip] >= self._config.max_connections_per_ip:
             limit = self._config.max_connections_per_ip
-            self._seldom.warn("ip", f"max.connections.per.ip={limit} reached by {ip}")
+            self._complaints.warning("ip", f"max.connections.per.ip={limit} reached by {ip}")
             sock.close()
             return
         sock.setblocking(False)
@@ -186,7 +190,7 @@ class Acceptor:
             Session(self._broker, endpoint, peer, account=Account(self._broker.room.answers)),
             self._nursery,
             self._config.socket_request_max_bytes,
-            self._seldom,
+            self._complaints,
         )
         self.connections.add(connection)
         self._per_ip[ip] += 1

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from core.complaints import Complaints
 from core.logs.action_service import ActionService
 from core.logs.options import LogOptions
 from core.wheel.service import DelayOptions, open_with_delay
 from gateway.coordination import Coordination, limits
 from gateway.limits import Room
 from gateway.loop_watch import Lag
-from gateway.seldom import Seldom
 from gateway.sharing import Sharing
 from gateway.subjects import SubjectKeeper
 from meta.registry import Registry
@@ -107,7 +107,7 @@ class Broker:
         self.sharing = Sharing(actions, log, self.coordinator)
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
-        self.refusals = Seldom(logger)
+        self.refusals = Complaints(logger)
         """Tells of batches that were refused."""
         self._polls: set[trio.CancelScope] = set()
         self._stop = trio.Event()

@@ -44,10 +44,10 @@ from gateway.wire.errors import WireError
 from gateway.wire.frame import read_request_header
 
 if TYPE_CHECKING:
+    from core.complaints import Complaints
     from core.memory import Memory
     from gateway.answers import Slot
     from gateway.dispatch import Opening, Route, Session, Staged
-    from gateway.seldom import Seldom
 
 TURN_SECONDS = 0.001
 LINGER_SECONDS = 5.0
@@ -70,6 +70,7 @@ class Connection:
         "_burst",
         "_busy",
         "_calls_until",
+        "_complaints",
         "_frame_began",
         "_held",
         "_highest",
@@ -83,7 +84,6 @@ class Connection:
         "_room",
         "_scope",
         "_seen_sent",
-        "_seldom",
         "_silent",
         "_sock",
         "_staged",
@@ -97,11 +97,11 @@ class Connection:
         session: Session,
         nursery: trio.Nursery,
         max_frame: int,
-        seldom: Seldom,
+        complaints: Complaints,
     ) -> None:
         self.session = session
         self._sock = sock
-        self._seldom = seldom
+        self._complaints = complaints
         self._log = session.broker.log
         self._room = session.broker.room
         self._memory = self._room.received
@@ -525,7 +525,7 @@ class Connection:
 
     def _tell(self, reason: str) -> None:
         address = self.session.peer.rpartition(":")[0]
-        self._seldom.warn(address, self._from(f"{reason}; connection closed"))
+        self._complaints.warning(address, self._from(f"{reason}; connection closed"))
 
     def _from(self, what: str) -> str:
         return f"{self.session.peer} (client id {self.session.client_id!r}): {what}"

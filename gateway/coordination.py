@@ -178,7 +178,7 @@ class Coordination:
         except CoordinatorNotAvailable:  # told where the disk failed
             raise
         except GroupError as error:
-            self._refusals.tell(group_id, _caller(session), error, trio.current_time())
+            self._refusals.tell(group_id, _caller(session), error)
             raise
 
     async def sync(self, session: Session, request: SyncGroupRequest) -> SyncGroupResponse:

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from core.complaints import Complaints
 from core.delivery import actions
 from core.delivery.engine import leases_from, owns
 from core.delivery.policy import Policies, waiting
 from core.delivery.progress import pull_offset, split_offset
 from core.errors import KumquatError, StorageError, WouldBlock
-from core.logs.complaints import Complaints
 from gateway.counter import Counter, Waiter
 from gateway.lease_reader import UNREADABLE, LeaseReader, Loading
 

@@ -24,6 +24,7 @@ from math import inf
 from time import monotonic
 from typing import NamedTuple, TypeAlias
 
+from core.complaints import Complaints
 from core.errors import (
     CorruptMessage,
     OffsetOutOfRange,
@@ -31,7 +32,6 @@ from core.errors import (
     WouldBlock,
 )
 from core.logs.buffers import Buffers
-from core.logs.complaints import Complaints
 from core.logs.format import HEADER_SIZE
 from core.logs.index import IndexDamaged, Indexes, Row, Rows
 from core.logs.log import MessageLog

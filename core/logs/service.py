@@ -17,9 +17,9 @@ from pathlib import Path
 
 import trio
 
+from core.complaints import Complaints
 from core.errors import KumquatError, StartError, StorageError, WouldBlock
 from core.inflation import Inflation
-from core.logs.complaints import Complaints
 from core.logs.delayed import DelayListener
 from core.logs.files import Files, RealFiles
 from core.logs.flusher import Flusher

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.logs.complaints import Complaints
+from core.complaints import Complaints
 from core.wheel.wheel import Slot
 
 FIRST_PAUSE = 1.0

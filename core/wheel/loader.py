@@ -24,8 +24,8 @@ from functools import partial
 
 import trio
 
+from core.complaints import Complaints
 from core.errors import KumquatError
-from core.logs.complaints import Complaints
 from core.logs.service import MessageService
 from core.pools import FILL, in_thread
 from core.wheel.bodies import LogBodies

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from core.complaints import Complaints
 from gateway.acceptor import BindError
 from gateway.admin.http import HttpConnection
 from gateway.admin.routes import Routes
 from gateway.options import is_loopback
-from gateway.seldom import Seldom
 
 if TYPE_CHECKING:
     from gateway.broker import Broker
@@ -59,7 +59,7 @@ class AdminServer:
         self._scope = trio.CancelScope()
         self._connections: dict[HttpConnection, trio.CancelScope] = {}
         """Oldest first."""
-        self._seldom = Seldom(logger, trio.current_time)
+        self._complaints = Complaints(logger, trio.current_time)
 
     async def run(
         self,
@@ -99,7 +99,7 @@ class AdminServer:
 
     def _make_room(self) -> bool:
         """Close the oldest connection that is not being answered; False if there is none."""
-        self._seldom.warn(
+        self._complaints.warning(
             "connections",
             f"more than {MAX_CONNECTIONS} connections to the admin endpoint; the oldest is closed",
         )

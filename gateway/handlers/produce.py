@@ -201,7 +201,7 @@ def _refused(
 def _tell(session: Session, name: str, error: Answerable) -> None:
     code = ErrorCode(error.error_code)
     if code not in UNTOLD:
-        session.broker.refusals.warn(
+        session.broker.refusals.warning(
             f"{name} {code}",
             f"{session.peer} (client id {(session.client_id or '')[:LONGEST_ID]!r}): "
             f"a batch for {name!r} was refused with {code.name}: {error}",

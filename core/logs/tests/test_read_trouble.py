@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from core.complaints import INTERVAL_SECONDS, Complaints
 from core.errors import CorruptMessage, StorageError, WouldBlock
-from core.logs.complaints import INTERVAL_SECONDS, Complaints
 from core.logs.log import MessageLog
 from core.logs.options import LogOptions
 from core.logs.reader import Reader

@@ -10,7 +10,7 @@ import pytest
 from core.errors import KumquatError
 from gateway.groups.errors import InconsistentGroupProtocol, UnknownMember
 from gateway.groups.members import Caller
-from gateway.groups.refusals import MOST_REMEMBERED, Refusals
+from gateway.groups.refusals import Refusals
 from gateway.groups.roster import Ticket
 from gateway.groups.tests.simulation import GROUP, LIMITS, REBALANCE_MS, SESSION_MS, Simulation
 from gateway.wire import (
@@ -165,20 +165,14 @@ def test_an_old_generation_is_told() -> None:
 def test_a_refused_join_is_logged_with_its_reason_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    refusals, caller = Refusals(), Caller("app", "/10.0.0.7", {})
+    times = iter((5.0, 6.0, 64.0, 65.0))
+    refusals, caller = Refusals(lambda: next(times)), Caller("app", "/10.0.0.7", {})
     error = InconsistentGroupProtocol("metadata of 'range': too short")
-    for now in (5.0, 6.0, 64.0, 65.0):
-        refusals.tell("g", caller, error, now)
-    refusals.tell("g", caller, UnknownMember("nobody"), 66.0)
+    for _ in range(4):
+        refusals.tell("g", caller, error)
+    refusals.tell("g", caller, UnknownMember("nobody"))
     first, second = (record.getMessage() for record in caplog.records)
     assert first == (
         "group g: a join of client 'app' from /10.0.0.7 was refused: metadata of 'range': too short"
     )
-    assert second.endswith("too short (2 more since the last such line)")
-
-
-def test_refusals_of_many_groups_are_not_all_remembered() -> None:
-    refusals, caller = Refusals(), Caller("app", "/10.0.0.7", {})
-    for number in range(MOST_REMEMBERED + 10):
-        refusals.tell(f"g{number}", caller, InconsistentGroupProtocol("no"), 1.0)
-    assert len(refusals._told) == MOST_REMEMBERED
+    assert second.endswith("too short (2 more times since)")

@@ -1,7 +1,8 @@
 """Saying a thing once: the same trouble at the same place is one line a minute, with a count.
 
-A client that meets a bad place asks again at once, for as long as it runs. The first line says all that
-there is to say; the next one, a minute later, adds how often it was met since. Any thread may complain.
+A client that meets a bad place, or is refused, asks again at once, for as long as it runs. The first line
+says all that there is to say; the next one, a minute later, adds how often it was met since. Any thread
+may complain.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ class Complaints:
         self._lock = threading.Lock()
 
     def error(self, place: Hashable, text: str) -> None:
+        self._say(logging.ERROR, place, text)
+
+    def warning(self, place: Hashable, text: str) -> None:
+        self._say(logging.WARNING, place, text)
+
+    def _say(self, level: int, place: Hashable, text: str) -> None:
         now = self._clock()
         with self._lock:
             said, since = self._said.pop(place, (None, 0))
@@ -34,4 +41,4 @@ class Complaints:
             if len(self._said) > MOST_PLACES:
                 self._said.popitem(last=False)
         if not quiet:
-            self._log.error("%s%s", text, f" ({since} more times since)" if since else "")
+            self._log.log(level, "%s%s", text, f" ({since} more times since)" if since else "")
