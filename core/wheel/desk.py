@@ -51,7 +51,8 @@ from core.wheel.outcomes import (
     decide_unnamed,
     moved,
 )
-from core.wheel.schedule import FRAME, Named, Schedule
+from core.wheel.schedule import Schedule
+from core.wheel.schedule_parts import FRAME, Named
 from core.wheel.split import Split, split
 
 _WHILE_SPLIT = 2

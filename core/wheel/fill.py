@@ -18,8 +18,8 @@ from crc32c import crc32c
 
 from core.logs.format import HEADER_SIZE
 from core.logs.parked import CRC_BEGINS, DELIVERED, MOVED, ORIGIN_SIZE, RECORD_HEAD
-from core.wheel.schedule import FRAME, Fill, Refiled
 from core.wheel.schedule_format import LATEST_DUE, LONGEST_ID, PENDING, Name, Parked, Tombstone
+from core.wheel.schedule_parts import FRAME, Fill, Refiled
 
 log = logging.getLogger("kumquat.delay")
 

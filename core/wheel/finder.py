@@ -21,9 +21,9 @@ from core.logs.parked import (
     heads_of,
 )
 from core.wheel.bodies import LogBodies
-from core.wheel.schedule import Named
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, LENGTH, TOMBSTONE, ScheduleClosed, hour_of
+from core.wheel.schedule_parts import Named
 from core.wheel.shelf import Shelf
 
 

@@ -26,7 +26,7 @@ from core.records.records import varint
 from core.wheel.bodies import Body, LogBodies, read_bodies
 from core.wheel.desk import search_in_thread
 from core.wheel.loader import Loader
-from core.wheel.schedule import FRAME, Key, Schedule
+from core.wheel.schedule import Schedule
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
@@ -37,6 +37,7 @@ from core.wheel.schedule_format import (
     Row,
     hour_of,
 )
+from core.wheel.schedule_parts import FRAME, Key
 from core.wheel.shelf import Shelf
 from core.wheel.wheel import LOG, Slot
 

@@ -29,9 +29,10 @@ from core.errors import KumquatError
 from core.logs.service import MessageService
 from core.pools import FILL, in_thread
 from core.wheel.bodies import LogBodies
-from core.wheel.schedule import FRAME, Schedule, Unfiled
+from core.wheel.schedule import Schedule
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import ENTRY_SIZE, HOUR_MS, MESSAGE, Row, ScheduleDamaged
+from core.wheel.schedule_parts import FRAME, Unfiled
 from core.wheel.shelf import Shelf
 from core.wheel.window import ADMIT, Loaded, Window, read_frames, read_window
 

@@ -30,8 +30,9 @@ from core.logs.parked import (
     CancelItem,
     pack_parked,
 )
-from core.wheel.schedule import Named, NameKey, Remembered, Schedule
+from core.wheel.schedule import Schedule
 from core.wheel.schedule_format import LATEST_DUE, PENDING
+from core.wheel.schedule_parts import Named, NameKey, Remembered
 from core.wheel.split import Cancel, Split
 
 WAITING = (PENDING, MOVED)

@@ -24,9 +24,9 @@ from core.logs.log import MessageLog
 from core.logs.parked import schedule_ids_of
 from core.wheel.frames import delayed_frames
 from core.wheel.manifest_format import Listed, Manifest
-from core.wheel.schedule import Key
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import ENTRY, MESSAGE, REFILED, SUFFIX, ScheduleDamaged
+from core.wheel.schedule_parts import Key
 
 log = logging.getLogger("kumquat.schedule")
 

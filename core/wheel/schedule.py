@@ -45,8 +45,6 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from core.errors import StorageError
 from core.logs.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
@@ -64,91 +62,23 @@ from core.logs.parked import (
     schedule_ids_of,
 )
 from core.wheel.schedule_format import ENTRY, LONGEST_ID, PENDING, Tombstone
+from core.wheel.schedule_parts import (
+    FRAME,
+    Counters,
+    Fill,
+    Key,
+    Named,
+    NameKey,
+    Refiled,
+    Remembered,
+    Unfiled,
+)
 from core.wheel.wheel import Wheel
 
 log = logging.getLogger("kumquat.delay")
 
-Key = tuple[int, int]
-"""Due time and schedule id: the order of delivery."""
-NameKey = tuple[int, bytes]
-"""Subject id and delay id."""
 MOST_REMEMBERED = 100_000
 """Cancels and moves that wait for their messages."""
-FRAME = 3
-"""Numbers per frame in `recent`: position, payload length, subject id."""
-
-
-class Unfiled(NamedTuple):
-    """A parked message that lies in the log alone."""
-
-    due: int
-    sid: int
-    length: int
-    subject_id: int
-    named: bool
-
-
-class Refiled(NamedTuple):
-    """A message that is filed under another time than it is due at."""
-
-    filed: int
-    due: int
-    subject_id: int
-
-
-class Remembered(NamedTuple):
-    """A cancel or a move that came before its message."""
-
-    until: int
-    """For how long it waits."""
-    new_due: int | None
-    """None: it cancels."""
-
-
-class Named(NamedTuple):
-    """The message that a delay id stands for."""
-
-    sid: int
-    due: int
-    status: int
-
-
-@dataclass(slots=True)
-class Counters:
-    """Since the start of the broker."""
-
-    scheduled: int = 0
-    delivered: int = 0
-    cancelled: int = 0
-    moved: int = 0
-    dropped: int = 0
-    """With their subject."""
-    damaged: int = 0
-
-
-@dataclass(slots=True)
-class Fill:
-    """What a schedule file is to be made of; taken on the loop, used in a thread."""
-
-    start: int
-    end: int
-    delivered_until: Key
-    frames: array[int]
-    gone: set[int]
-    tombstones: list[Tombstone]
-    names: dict[NameKey, Named]
-    pending: dict[int, int]
-    remembered: dict[NameKey, Remembered]
-    done: set[int]
-    done_until: int
-    refiled: dict[int, Refiled] = field(default_factory=dict)
-    """Filled in by the thread: sids that are filed under another due time."""
-    lost: list[Tombstone] = field(default_factory=list)
-    """Filled in by the thread: messages that could not be filed."""
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.frames or self.tombstones or self.names)
 
 
 class Schedule:

@@ -22,9 +22,9 @@ from core.wheel.fill import ReadFrame, names_of, parked_of, tombstones_of
 from core.wheel.manifest import Lost
 from core.wheel.manifest_format import Listed, Manifest
 from core.wheel.merge import Weighed, merge, plan_merge
-from core.wheel.schedule import Fill
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import ScheduleDamaged, hour_of
+from core.wheel.schedule_parts import Fill
 from core.wheel.schedule_writer import write_schedule_file
 
 FOLDER = "schedule"

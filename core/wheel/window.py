@@ -15,7 +15,6 @@ from typing import NamedTuple
 from core.logs.format import HEADER_SIZE
 from core.logs.parked import RECORD_HEAD, heads_of
 from core.wheel.fill import ReadFrame
-from core.wheel.schedule import Unfiled
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
@@ -27,6 +26,7 @@ from core.wheel.schedule_format import (
     ScheduleDamaged,
     hour_of,
 )
+from core.wheel.schedule_parts import Unfiled
 
 ADMIT = 8_192
 """Entries that are put into the wheel in one go."""

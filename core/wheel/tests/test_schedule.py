@@ -30,8 +30,9 @@ from core.logs.parked import (
     pack_schedule_ids,
 )
 from core.wheel.fill import names_of, parked_of
-from core.wheel.schedule import Fill, Remembered, Schedule, Unfiled
+from core.wheel.schedule import Schedule
 from core.wheel.schedule_format import ENTRY, NAMED, Parked, Tombstone
+from core.wheel.schedule_parts import Fill, Remembered, Unfiled
 from core.wheel.wheel import Slot
 
 SUBJECTS = (1, 2)

@@ -7,8 +7,8 @@ from core.logs.files import RealFiles
 from core.wheel.dump import dump_schedule, is_of_schedule
 from core.wheel.manifest import MANIFEST, load, save
 from core.wheel.manifest_format import Listed, Manifest
-from core.wheel.schedule import Remembered
 from core.wheel.schedule_format import PENDING, Name, Tombstone
+from core.wheel.schedule_parts import Remembered
 from core.wheel.tests.schedules import NOON, Fill, parked
 
 FILL = Fill(

@@ -16,7 +16,6 @@ from core.logs.tests.power import FakeFiles, Fault
 from core.wheel.manifest import COPY, MANIFEST, load, open_files, save
 from core.wheel.manifest_format import Listed, Manifest, pack
 from core.wheel.merge import merge
-from core.wheel.schedule import Remembered
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
     ENTRY,
@@ -29,6 +28,7 @@ from core.wheel.schedule_format import (
     ScheduleDamaged,
     Tombstone,
 )
+from core.wheel.schedule_parts import Remembered
 from core.wheel.shelf import Shelf
 from core.wheel.tests.schedules import (
     DATA,

@@ -12,9 +12,9 @@ from core.logs.files import write_file_atomically
 from core.logs.tests.power import FakeFiles
 from core.wheel.manifest import COPY, MANIFEST, load, open_files, save
 from core.wheel.manifest_format import Listed, Manifest, pack
-from core.wheel.schedule import Remembered
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import FOOTER
+from core.wheel.schedule_parts import Remembered
 from core.wheel.tests.schedules import (
     DATA,
     FOLDER,
