@@ -1,4 +1,4 @@
-"""What the schedule keeps of a message, a delay id and a fill: plain data, without rules (schedule.py has those)."""
+"""What the schedule keeps of a message, a delay id and a fill: plain data. The rules are in schedule.py."""
 
 from __future__ import annotations
 
