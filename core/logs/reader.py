@@ -19,6 +19,7 @@ import logging
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from time import monotonic
 from typing import NamedTuple, TypeAlias
@@ -194,17 +195,29 @@ class Reader:
             return self.indexes.rows(segment, nowait=nowait)
         except IndexDamaged as damaged:
             self.rebuild(segment, damaged)
-            return self.indexes.rows(segment, nowait=nowait)
+            with self._made(segment):
+                return self.indexes.rows(segment, nowait=nowait)
 
     def _entries(self, segment: Segment, row: Row, nowait: bool) -> Entries:
         try:
             return self.indexes.entries(segment, row, nowait=nowait)
         except IndexDamaged as damaged:
             self.rebuild(segment, damaged)
-            again = self.indexes.rows(segment, nowait=False).find(row.subject_id)
-            if again is None:
-                return array("q")
-            return self.indexes.entries(segment, again, nowait=nowait)
+            with self._made(segment):
+                again = self.indexes.rows(segment, nowait=False).find(row.subject_id)
+                if again is None:
+                    return array("q")
+                return self.indexes.entries(segment, again, nowait=nowait)
+
+    @contextmanager
+    def _made(self, segment: Segment) -> Iterator[None]:
+        """The index was just made: where it cannot be read, that is the disk."""
+        try:
+            yield
+        except IndexDamaged as damaged:
+            raise StorageError(
+                f"{segment.index_path} cannot be read for now: {damaged}"
+            ) from damaged
 
     def rebuild(self, segment: Segment, damaged: IndexDamaged) -> None:
         """Blocks: make an index anew from its segment. Where that took long and failed it is not tried

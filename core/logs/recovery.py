@@ -152,7 +152,7 @@ class Recovery:
         self.met_unreadable = False
         """Whether there was something that the disk does not give."""
         self._rebuilding = False
-        """An index is being made, of what may be readable another time."""
+        """An index is being made, for good: what cannot be read now is an OSError, and tried again."""
 
     # --- where to begin ------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class Recovery:
         segment = self._segments[i]
         following = self._segments[i + 1].base if i + 1 < len(self._segments) else None
         self._replay.begin(segment, self._checkpoint(segment).synced_end)
-        with Frames(self._files, segment, around=True) as frames:
+        with Frames(self._files, segment, around=not self._rebuilding) as frames:
             position = segment.base
             while position != following and not self._stuck:
                 position = self._replay.run(segment, frames, position, following)
@@ -357,8 +357,6 @@ class Recovery:
         else:
             row = self._checkpoints[segment.base].row_at(position)
             if row is None or row.position != position:
-                if self._rebuilding and frames.unreadable(position, position + HEADER_SIZE):
-                    raise OSError(errno.EIO, f"{os.strerror(errno.EIO)}, at position {position}")
                 end = self._leap(segment, row, frames, following)
                 report.reaches(end)
                 return end
