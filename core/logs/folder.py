@@ -12,6 +12,7 @@ from pathlib import Path
 
 from core.errors import StartError
 from core.logs.files import Files, write_file_atomically
+from core.logs.unreadable import read_patiently
 
 FORMAT = 1
 
@@ -52,7 +53,7 @@ class Folder:
             return
         fd = files.open(path, readonly=True)
         try:
-            text = files.pread(fd, files.size(fd), 0).decode(errors="replace")
+            text = read_patiently(files, fd, files.size(fd), 0).decode(errors="replace")
         finally:
             files.close(fd)
         lines = [line.strip() for line in text.splitlines()]

@@ -159,6 +159,7 @@ class HeldStory(Story):
         self._named.append(value)
         _, code = await self._produce(SHARED, (value, headers))
         assert code == 0, code
+        parked.acked_at = self.world.clock.now_ms()
         parked.certain = not parked.doubted
 
     async def _change(self, *, move: bool) -> None:

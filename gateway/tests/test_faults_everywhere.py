@@ -46,8 +46,8 @@ TWICE, THRICE = 2, 3
 MORE = {
     "pread bodies.LogBodies.payload < fill.parked_of": "EIO",
     "pread bodies.read_bodies < deliverer.Deliverer._read": "EIO",
-    "open segment.OpenFiles.pinned < reader.Reader._read_run": "EMFILE",
-    "preadv_into reader.Reader._read_run": "EMFILE",
+    "open segment.OpenFiles.pinned < reader.Reader._fill": "EMFILE",
+    "preadv_into reader.Reader._fill": "EMFILE",
 }
 """What has lost messages before: it is tried with that error too."""
 
@@ -97,7 +97,7 @@ def chosen(site: str, calls: int, *, every: bool) -> list[Strike]:
     number = crc32(site.encode())
     strikes = [Strike(site, 1 + number % calls, hows[number % len(hows)])]
     if site in MORE:
-        strikes.append(Strike(site, middle, MORE[site], TWICE))
+        strikes.append(Strike(site, min(2, calls), MORE[site], TWICE))
     return strikes
 
 
@@ -133,4 +133,5 @@ def test_the_story_is_the_same_each_time(calls: Counter[str], tmp_path: Path) ->
     "part", ["retention.", "merge.", "index.write_index", "shelf.Shelf.remove", "Replay."]
 )
 def test_the_story_has_all_parts(part: str, calls: Counter[str]) -> None:
+    assert MORE.keys() <= calls.keys()
     assert any(part in site for site in calls), f"nothing in the story comes to {part}"

@@ -42,7 +42,7 @@ def test_a_folder_whose_format_cannot_be_told_is_one_clear_line_and_is_let_go(
     files = FakeFiles(tmp_path)
     if operation == "pread":
         Folder(tmp_path, files).close()
-    files.fail(Fault(operation, errno.EIO))
+    files.fail(Fault(operation, errno.EMFILE))
     with pytest.raises(StartError, match="cannot be used"):
         Folder(tmp_path, files)
     Folder(tmp_path, files).close()
