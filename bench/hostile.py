@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+
+import zstandard
+from crc32c import crc32c
 
 from bench import frames
 from bench.child import Child, main
@@ -140,6 +145,22 @@ def heartbeat(group: str, member: str, pattern: str) -> bytes:
     return frame(68, 1, body, flexible=True)
 
 
+def bomb(topic: str, codec: int, compressed: bytes) -> bytes:
+    """A Produce of a batch that is small on the wire and large inside: one record, or so it says."""
+    body = struct.pack(">hiqqqhii", codec, 0, 0, 0, -1, -1, -1, 1) + compressed
+    head = struct.pack(">qiibI", 0, 9 + len(body), 0, 2, crc32c(body))
+    return frames.produce_request(topic, head + body, -1)
+
+
+def zeros_gzip(megabytes: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(megabytes)), packer.flush()])
+
+
+def zeros_zstd(megabytes: int) -> bytes:
+    return zstandard.compress(bytes(megabytes << 20))
+
+
 # --- clients ----------------------------------------------------------------------------------
 
 
@@ -194,6 +215,26 @@ class Clients:
         self.requests = count
         for connection in held:
             connection.close()
+
+
+def _bombs(clients: Clients, codec: int, compressed: bytes) -> None:
+    """Forty connections with five such batches under way each."""
+    data = bomb(clients.work.topic, codec, compressed)
+    clients.ends = time.monotonic() + clients.work.seconds
+
+    def send() -> None:
+        for _ in clients.again():
+            with suppress(OSError), clients.connect() as connection:
+                connection.sendall(data * 5)
+                for _ in range(5):
+                    frames.receive(connection)
+                    clients.requests += 1
+
+    senders = [threading.Thread(target=send) for _ in range(40)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
 
 
 def _readers(clients: Clients) -> None:
@@ -274,6 +315,8 @@ KINDS: dict[str, Callable[[Clients], None]] = {
     "unfinished-20": _unfinished,
     "readers-30": _readers,
     "polls-10k": _polls,
+    "zstd-60mb": lambda c: _bombs(c, 4, zeros_zstd(60)),
+    "gzip-1gb": lambda c: _bombs(c, 1, zeros_gzip(1000)),
 }
 """By name: what is asked, and how much of it; k and m are thousands and millions of names or numbers."""
 
