@@ -300,6 +300,7 @@ KINDS: dict[str, Callable[[Clients], None]] = {
     "body-tags-100mb": lambda c: c.repeat(body_tags(BIG)),
     "metadata-1m": lambda c: c.repeat(metadata(1_000_000)),
     "metadata-40k": lambda c: c.repeat(metadata(40_000)),
+    "metadata-200k": lambda c: c.repeat(metadata(200_000)),
     "find-coordinator-40k": lambda c: c.repeat(find_coordinator(40_000)),
     "describe-groups-40k": lambda c: c.repeat(describe_groups(40_000)),
     "offset-commit-900k": lambda c: c.repeat(offset_commit(900_000)),

@@ -1,8 +1,9 @@
 """What one client may cost the others: sizes of requests, and memory over all connections.
 
 The rules:
-- **Each API has a largest request** (`largest_request`). Only Produce carries data; of all others two
-  megabytes are more than real clients send, and SyncGroup's leader sends the assignments of all members.
+- **Each API has a largest request** (`largest_request`). Only Produce carries data. Of all others eight
+  megabytes are more than real clients send: an admin tool that names each of 100,000 topics sends four, and
+  SyncGroup's leader sends the assignments of all members. A group member has its own metadata to send.
   A frame that announces more is refused when its first six bytes are here. How many elements a request may
   have is bounded by the decoder (wire/decoder.py); work on many elements gives way to others (turns.py).
 - **Memory is charged before it is taken**, over all connections, to `queued.max.request.bytes`:
@@ -37,9 +38,9 @@ ONE_BATCH = MIB
 PRESSED_SECONDS = 1.0
 UNLIMITED = 1 << 62
 
-PRODUCE, SYNC_GROUP = 0, 14
-DEFAULT_LARGEST = 2 * MIB
-LARGEST = {SYNC_GROUP: 8 * MIB}
+PRODUCE, JOIN_GROUP, CONSUMER_GROUP_HEARTBEAT = 0, 11, 68
+DEFAULT_LARGEST = 8 * MIB
+LARGEST = {JOIN_GROUP: 2 * MIB, CONSUMER_GROUP_HEARTBEAT: 2 * MIB}
 
 
 def largest_request(key: int, max_frame: int) -> int:

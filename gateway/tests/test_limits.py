@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from gateway.connection import IMPATIENT_SECONDS, UNTAKEN_SECONDS
-from gateway.limits import DEFAULT_LARGEST, FREE, MIB, PRESSED_SECONDS, Account, Room
+from gateway.limits import FREE, MIB, PRESSED_SECONDS, Account, Room, largest_request
 from gateway.tests.harness import Client, Served, produce, serve
 from gateway.tests.test_acceptor import warnings
 from gateway.tests.test_connection import alive, fetch
@@ -66,16 +66,17 @@ def test_a_request_that_is_too_large_for_its_api_is_refused_before_it_is_receive
 ) -> None:
     async def check(served: Served) -> None:
         async with served.client() as client, served.client() as other:
-            await client.stream.send_all(begun(DEFAULT_LARGEST + 1, key, 5))
+            await client.stream.send_all(begun(most + 1, key, 5))
             assert await client.closed()
             async with served.client() as again:
-                await again.stream.send_all(begun(DEFAULT_LARGEST + 1, key, 5))
+                await again.stream.send_all(begun(most + 1, key, 5))
                 assert await again.closed()
             assert await alive(other)
         (line,) = warnings(caplog)
-        assert (
-            f"of {DEFAULT_LARGEST + 1} bytes, more than the {DEFAULT_LARGEST} it may have" in line
-        )
+        assert f"of {most + 1} bytes, more than the {most} it may have" in line
+
+    most = largest_request(key, 100 * MIB)
+    assert most in (2 * MIB, 8 * MIB)
 
     serve(check, tmp_path)
 
