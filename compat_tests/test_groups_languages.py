@@ -45,10 +45,9 @@ CASES = [
 ]
 
 
-def all_hold(bootstrap: str, group: str, topic: str, count: int) -> bool:
-    found = admin(bootstrap).describe_consumer_groups([group])[group].result(DEADLINE)
-    held = [{part.topic for part in m.assignment.topic_partitions} for m in found.members]
-    return held == [{topic}] * count
+def all_hold(members: list[Member], topic: str) -> None:
+    """Wait until each member holds the subject: then all share it."""
+    wait(lambda: all(topic in member.assigned for member in members), "all hold the subject")
 
 
 def shares(member: Member) -> bool:
@@ -101,7 +100,7 @@ def test_three_members_share_and_each_message_is_handled_once(
     crowd = [first, *(members(variant, group, topic, **settings) for _ in range(2))]
     for member in crowd:
         member.run()
-    eventually(lambda: all_hold(bootstrap, group, topic, 3), "all hold the subject")
+    all_hold(crowd, topic)
     written += len(fill(bootstrap, topic, COUNT - written, first=written))
     wait(lambda: len(everything(crowd)) >= written - begin, "all of them", 2 * DEADLINE)
     assert_each_once(crowd, begin, written)
@@ -126,7 +125,7 @@ def test_members_that_come_and_go_amid_work_leave_nothing_behind(
     for _ in range(2):
         crowd.append(members(variant, group, topic, **settings))
         crowd[-1].run()
-    eventually(lambda: all_hold(bootstrap, group, topic, 3), "all hold the subject")
+    all_hold(crowd, topic)
     for leaving in (crowd[0], crowd[1]):
         written += len(fill(bootstrap, topic, 2000, first=written))
         crowd.append(members(variant, group, topic, **settings))
@@ -158,7 +157,7 @@ def test_clients_of_all_languages_go_on_sharing_when_the_broker_is_killed(
         for variant in variants[1:]:
             everyone.append(crew(variant, group, topic, **settings))
             everyone[-1].run()
-        eventually(lambda: all_hold(bootstrap, group, topic, len(everyone)), "all hold the subject")
+        all_hold(everyone, topic)
         for _ in range(3):
             written += len(fill(bootstrap, topic, 500, first=written))
             kumquat.kill()

@@ -1,4 +1,5 @@
 // A member that is kafka-go. Settings of its own: out.of.range.error=true is its OffsetOutOfRangeError.
+// `assigned` names all that it subscribes to, whichever topic of them it was given.
 package main
 
 import (
@@ -43,6 +44,14 @@ func newKafkaGo(m *member, balancer string, settings map[string]string) (client,
 	if id := settings["client.id"]; id != "" {
 		config.Dialer = &kafka.Dialer{ClientID: id, Timeout: 10 * time.Second, DualStack: true}
 	}
+	config.Logger = kafka.LoggerFunc(func(line string, _ ...any) {
+		// It has no callbacks; its log says when a generation begins and ends.
+		if strings.HasPrefix(line, "initializing kafka reader") {
+			m.tell("assigned", config.GroupTopics)
+		} else if strings.HasPrefix(line, "stopped commit") {
+			m.tell("revoked", config.GroupTopics)
+		}
+	})
 	c := &kafkaGo{m, kafka.NewReader(config), make(chan struct{})}
 	go c.consume()
 	return c, nil

@@ -49,11 +49,14 @@ class Member {
       maxWaitTimeInMs: 500,
     })
     this.consumer.on('consumer.group_join', ({ payload }) => {
-      write(this.name, 'assigned', ...Object.keys(payload.memberAssignment))
+      write(this.name, 'revoked', ...this.held)
+      this.held = Object.keys(payload.memberAssignment)
+      write(this.name, 'assigned', ...this.held)
     })
     this.consumer.on('consumer.crash', ({ payload }) => {
       write(this.name, 'broken', payload.error.name, payload.error.message)
     })
+    this.held = []
     this.interval = Number(settings['auto.commit.interval.ms'] ?? 100)
     await this.consumer.connect()
     const fromBeginning = settings['auto.offset.reset'] !== 'latest'
