@@ -61,8 +61,7 @@ def test_a_lease_holds_no_more_than_the_group_allows(
     assert len(hog.take(1)) <= 7
 
 
-@pytest.mark.differs("Kafka forgets such a group only later")
-def test_a_group_for_each_instance_needs_no_commit_and_leaves_nothing_behind(
+def test_a_group_for_each_instance_needs_no_commit_and_is_listed_as_empty_until_it_is_deleted(
     bootstrap: str, members: Members, topic: str, names: Callable[[], str]
 ) -> None:
     groups = [names() for _ in range(4)]
@@ -79,11 +78,15 @@ def test_a_group_for_each_instance_needs_no_commit_and_leaves_nothing_behind(
         assert instance.values() == sent
         instance.close()
 
-    def remembered() -> set[str]:
+    def empty() -> set[str]:
         found = admin(bootstrap).list_consumer_groups().result(DEADLINE)
-        return {each.group_id for each in found.valid} & set(groups)
+        listed = {each.group_id for each in found.valid if each.state == ConsumerGroupState.EMPTY}
+        return listed & set(groups)
 
-    eventually(lambda: not remembered(), "they are forgotten")
+    eventually(lambda: empty() == set(groups), "all have left")
+    for deleted in admin(bootstrap).delete_consumer_groups(groups).values():
+        deleted.result(DEADLINE)
+    assert not empty()
 
 
 def test_a_group_whose_place_was_deleted_goes_on_at_the_first_that_is_left(
