@@ -45,7 +45,7 @@ HELPERS = (
 )
 """Who calls them is part of the site."""
 _ROOT = Path(__file__).parents[2]
-_OURSELVES = ("contextlib.py", "faulty_files.py", "one_thread.py", "power.py")
+_OURSELVES = ("contextlib.py", "faulty_files.py", "one_thread.py", "pools.py", "power.py")
 MOST_CALLS = 100_000
 
 
