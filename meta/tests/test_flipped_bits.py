@@ -194,3 +194,11 @@ def test_damage_that_is_mended_is_told_again_at_the_next_start(
     errors.clear()
     start(path)[0].close()
     assert errors == []
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_header_that_makes_the_file_read_only_refuses_every_change(
+    path: Path, errors: list[str], bit: int
+) -> None:
+    whole = path.read_bytes()
+    one_flip(path, whole[:18] + bytes([whole[18] ^ 1 << bit]) + whole[19:], errors)
