@@ -37,7 +37,7 @@ import trio
 from meta.definitions import SubjectDefaults, outdated
 from meta.group_configs import GroupConfig, effective_group
 from meta.repair import group_repairs, safe_configs, subjects_told
-from meta.store import AlterGroup, AlterSubject, Change, DeleteSubject, PutSubject, Store
+from meta.store import BROKER, AlterGroup, AlterSubject, Change, DeleteSubject, PutSubject, Store
 
 if TYPE_CHECKING:
     from meta.errors import StoreError
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NAMES_SHOWN = 5
-_BROKER = ""
 _GROUP_DEFAULTS = effective_group({})
 
 
@@ -138,7 +137,7 @@ class Registry:
             logger.error("%s", line)
         for change, error in zip(changes, self._store.apply(changes), strict=True):
             if error:
-                raise error
+                logger.error("%s: this holds until the next start, which tries again", error)
             self._apply_to_group(change)
 
     async def put_subject(
@@ -155,10 +154,10 @@ class Registry:
 
     @property
     def broker_configs(self) -> Mapping[str, str]:
-        return self.group_configs(_BROKER)
+        return self.group_configs(BROKER)
 
     async def alter_broker(self, configs: Mapping[str, str | None]) -> None:
-        await self.alter_group(_BROKER, configs)
+        await self.alter_group(BROKER, configs)
 
     async def alter_group(self, name: str, configs: Mapping[str, str | None]) -> None:
         await self._change(AlterGroup(name, dict(configs)))

@@ -9,7 +9,7 @@ The value that was meant is unknown, so:
 | `retention.bytes`, or it cannot be told which config | `retention.bytes=-1`: no limit |
 | any other config of a subject | not set: the default applies |
 | `consume.mode` of a group, or it cannot be told which config | `consume.mode=exclusive`: in order |
-| any other config of a group | not set: the default applies |
+| any other config of a group, any of the broker | not set: the default applies |
 
 What is decided here is stored, with a checksum, so it holds after the next start too and
 DescribeConfigs shows it. The lines say what was found, for whoever has to set the configs again. Pure.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from meta.catalogue import DEFINITIONS
 from meta.group_configs import GROUP_DEFINITIONS, MODE
-from meta.store import AlterGroup
+from meta.store import BROKER, AlterGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,14 +46,15 @@ def group_repairs(stored: Stored) -> tuple[list[AlterGroup], list[str]]:
     for group, found in stored.damaged.group_configs.items():
         good = stored.group_configs.get(group, {})
         unsure = MODE in found or any(name not in GROUP_DEFINITIONS for name in found)
-        safe = {MODE: "exclusive"} if unsure and MODE not in good else {}
+        safe = {MODE: "exclusive"} if unsure and MODE not in good and group != BROKER else {}
         changes.append(AlterGroup(group, {**dict.fromkeys(found), **safe}))
         rows = ", ".join(f"{name}={value!r}" for name, value in found.items())
         now = ", ".join(f"{name}={value}" for name, value in {**good, **safe}.items()) or "none"
+        whose, entity = (f"group {group}", "groups") if group != BROKER else ("broker", "brokers")
         lines.append(
-            f"group {group}: the stored configs {rows} did not fit their checksum and are not used. "
-            f"Its configs are now: {now}. Set again what is missing "
-            "(kafka-configs --entity-type groups --alter)"
+            f"{whose}: the stored configs {rows} did not fit their checksum and are not used. They "
+            f"may have been another's, whose name is damaged. Its configs are now: {now}. Set again "
+            f"what is missing (kafka-configs --entity-type {entity} --alter)"
         )
     return changes, lines
 

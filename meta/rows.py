@@ -6,7 +6,9 @@ value in it. So each row carries a checksum over its own columns, which is compa
 gone, or that now says another subject's id, shows there.
 
 A row that does not fit its checksum is not used. `read` gives it apart, in `Damaged`; registry.py decides
-what applies instead.
+what applies instead. Where a row, an index or a column's type is damaged, `write_again` makes the tables
+again with all that was read: an index that has a row's true key, while the row has another, makes changes
+of it fail. A damaged row stays damaged then (its checksum is NULL) until what applies instead is stored.
 
 Tables
 - properties: `schema.version`, the first thing looked at; a newer one than ours is refused, since
@@ -25,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
 METADATA = sa.MetaData()
 
 
 def _checksum_column() -> sa.Column[int]:
-    """NULL only while a store of an older schema is brought up to this one."""
+    """NULL in a row known to be damaged, and while an older schema is brought up to this one."""
     return sa.Column("checksum", sa.BigInteger)
 
 
@@ -92,7 +94,7 @@ class Stored:
 
 def checksum(*columns: Any) -> int:
     """Over the columns as Python writes them in ASCII, so with their types and where each ends. Text that
-    was no UTF-8 differs too: it is read as surrogates (store.py), which are written as such."""
+    was no UTF-8 differs too: its bytes are read as escapes (store.py)."""
     return zlib.crc32(ascii(columns).encode())
 
 
@@ -130,15 +132,77 @@ def _read_groups(connection: sa.Connection, stored: Stored) -> None:
 
 def _read_subjects(connection: sa.Connection, stored: Stored) -> None:
     """After the configs, whose names count."""
-    damaged, columns = stored.damaged, SUBJECTS.c
+    damaged, columns, names = stored.damaged, SUBJECTS.c, _names(stored)
     as_found = sa.type_coerce(columns.topic_id, sa.types.NullType())
     rows = sa.select(columns.id, as_found, columns.name, columns.checksum)
     for id_, topic_id, name, found in connection.execute(rows):
-        names = {*stored.configs.get(id_, ()), *damaged.configs.get(id_, ())}
         octets = bytes(topic_id) if isinstance(topic_id, bytes | memoryview) else b""
-        if subject_checksum(id_, octets, name, names) == found:
+        if subject_checksum(id_, octets, name, names.get(id_, ())) == found:
             stored.subjects[id_] = (octets, name)
         elif isinstance(id_, int):
             damaged.subjects.add(id_)
         else:
             damaged.unreadable.append(f"subjects ({id_!r}, {topic_id!r}, {name!r})")
+
+
+def schema_fits(connection: sa.Connection) -> bool:
+    """Whether SQLite's tables have our columns: one of another type would change what it is given."""
+    for table in METADATA.sorted_tables:
+        info = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
+        found = [
+            (name, type_, bool(not_null), key > 0) for _, name, type_, not_null, _, key in info
+        ]
+        if found != [_described(column, connection.dialect) for column in table.columns]:
+            return False
+    return True
+
+
+def _described(column: sa.Column[Any], dialect: sa.Dialect) -> tuple[str, str, bool, bool]:
+    type_ = column.type.compile(dialect=dialect)
+    return column.name, type_, not column.nullable, column.primary_key
+
+
+def write_again(connection: sa.Connection, stored: Stored) -> None:
+    """Leaves out what is unreadable, and the properties."""
+    METADATA.drop_all(connection)
+    METADATA.create_all(connection)
+    damaged, names = stored.damaged, _names(stored)
+    subjects = [
+        (id_, topic_id, name, subject_checksum(id_, topic_id, name, names.get(id_, ())))
+        for id_, (topic_id, name) in stored.subjects.items()
+    ]
+    lost = [(id_, b"", "", None) for id_ in damaged.subjects - stored.subjects.keys()]
+    insert(connection, SUBJECTS, [*subjects, *lost])
+    insert(connection, CONFIGS, _both(stored.configs, damaged.configs))
+    insert(connection, GROUP_CONFIGS, _both(stored.group_configs, damaged.group_configs))
+
+
+def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Sequence[Any]]) -> None:
+    if rows:
+        columns = table.columns.keys()
+        connection.execute(sa.insert(table), [dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def _names(stored: Stored) -> dict[int, set[str]]:
+    """What configs each subject has, damaged ones too."""
+    names: dict[int, set[str]] = {}
+    for configs in (stored.configs, stored.damaged.configs):
+        for id_, mine in configs.items():
+            names.setdefault(id_, set()).update(mine)
+    return names
+
+
+def _both(
+    good: Mapping[Any, Mapping[str, str]], damaged: Mapping[Any, Mapping[str, str]]
+) -> list[tuple[Any, str, str, int | None]]:
+    rows: list[tuple[Any, str, str, int | None]] = [
+        (key, name, value, checksum(key, name, value))
+        for key, configs in good.items()
+        for name, value in configs.items()
+    ]
+    return rows + [
+        (key, name, value, None)
+        for key, configs in damaged.items()
+        for name, value in configs.items()
+        if name not in good.get(key, {})
+    ]

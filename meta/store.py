@@ -11,11 +11,12 @@ Rules
 - A change is durable when `apply` returns: `synchronous=FULL`, in WAL mode, which costs one sync
   per transaction where a rollback journal costs three. Several changes share a transaction;
   should it fail, each is tried alone, so that a bad one does not take the others with it.
-- A file that is not a database, is damaged or lacks our tables is set aside as
+- A file that is not a database, is damaged or lacks our tables or their columns is set aside as
   `meta.db.corrupt-<time>`, never deleted, and an empty one takes its place: configs are lost
   then, messages never. A file that merely cannot be opened (permissions, no space) is a
   StoreError: the log in the same folder could not be written either.
-- A single row that is damaged costs that row only: `stored.damaged` has it.
+- A single row that is damaged costs that row only: `stored.damaged` has it. The tables are then made
+  again, in the transaction that read them; likewise where an index or a column's type is damaged.
 
 | schema version | what it brought |
 |---|---|
@@ -31,7 +32,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -45,15 +46,21 @@ from meta.rows import (
     METADATA,
     PROPERTIES,
     SUBJECTS,
+    Damaged,
     Stored,
     checksum,
+    insert,
     read,
+    schema_fits,
     subject_checksum,
+    write_again,
 )
 
 logger = logging.getLogger(__name__)
 SCHEMA_VERSION = 3
 _VERSION = "schema.version"
+BROKER = ""
+"""The name under which the broker's own configs are kept, beside those of groups."""
 _AT_ONCE = 500  # SQLite may be built for no more than 999 values in a statement
 
 _NOT_THE_FILE = {  # errors of SQLite that say nothing against the file
@@ -134,6 +141,7 @@ class Store:
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
         try:
+            _check_header(url)
             with engine.begin() as connection:
                 return cls(engine, _load(connection))
         except BaseException as error:
@@ -187,13 +195,20 @@ def _url_of(place: str | Path) -> sa.URL:
     return sa.make_url(place)
 
 
+def _check_header(url: sa.URL) -> None:
+    """SQLite reads a file whose header gives a later format for writers, and refuses every change of it."""
+    if url.get_backend_name() != "sqlite" or not url.database or not Path(url.database).exists():
+        return
+    with Path(url.database).open("rb") as file:
+        if file.read(20)[18:19] > b"\x02":
+            raise _UnreadableError("its header asks for a later SQLite to write it")
+
+
 def _load(connection: sa.Connection) -> Stored:
     if not sa.inspect(connection).get_table_names():
         return _create(connection)
-    if connection.dialect.name == "sqlite":
-        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-        if found != "ok":
-            raise _UnreadableError(str(found))
+    sqlite = connection.dialect.name == "sqlite"
+    whole = not sqlite or _is_whole_sqlite(connection)
     version = _version(connection)
     if version > SCHEMA_VERSION:
         raise StoreError(
@@ -202,34 +217,54 @@ def _load(connection: sa.Connection) -> Stored:
         )
     if version < SCHEMA_VERSION:
         _upgrade(connection, version)
-    return read(connection)
+    stored = read(connection)
+    if not whole or stored.damaged != Damaged() or (sqlite and not _fits_sqlite(connection)):
+        write_again(connection, stored)
+        _set_version(connection)
+    return stored
+
+
+def _is_whole_sqlite(connection: sa.Connection) -> bool:
+    """False where all rows can be read and yet something is wrong; else it is no database of ours."""
+    found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
+    if found == "ok":
+        return True
+    rows = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+    if rows != "ok":
+        raise _UnreadableError(str(rows))
+    logger.error("an index of the meta store is damaged (%s): made again from its table", found)
+    return False
+
+
+def _fits_sqlite(connection: sa.Connection) -> bool:
+    if schema_fits(connection):
+        return True
+    logger.error("the columns of the meta store's tables are damaged: the tables are made again")
+    return False
 
 
 def _version(connection: sa.Connection) -> int:
     columns = {column["name"] for column in sa.inspect(connection).get_columns(PROPERTIES.name)}
     known = [column for column in PROPERTIES.c if column.name in columns]
     mine = sa.select(*known).where(PROPERTIES.c.name == _VERSION)
-    row = connection.execute(mine).mappings().one_or_none()
-    if row is None:
-        raise _UnreadableError("it has no schema version")
-    if "checksum" in columns and checksum(_VERSION, row["value"]) != row["checksum"]:
+    row = connection.execute(mine).mappings().first()
+    if "checksum" in columns and (not row or checksum(_VERSION, row["value"]) != row["checksum"]):
         logger.error(
             "the meta store's schema version is damaged (found %r): taken for %d and written again",
-            row["value"],
+            row and row["value"],
             SCHEMA_VERSION,
         )
         _set_version(connection)
         return SCHEMA_VERSION
-    if not str(row["value"]).isdecimal():
+    if row is None or not str(row["value"]).isdecimal():
         raise _UnreadableError("it has no schema version")
     return int(row["value"])
 
 
 def _set_version(connection: sa.Connection) -> None:
     value = str(SCHEMA_VERSION)
-    connection.execute(sa.delete(PROPERTIES).where(PROPERTIES.c.name == _VERSION))
-    row = {"name": _VERSION, "value": value, "checksum": checksum(_VERSION, value)}
-    connection.execute(sa.insert(PROPERTIES), [row])
+    connection.execute(sa.delete(PROPERTIES))  # the only one there is
+    insert(connection, PROPERTIES, [(_VERSION, value, checksum(_VERSION, value))])
 
 
 def _upgrade(connection: sa.Connection, version: int) -> None:
@@ -289,13 +324,11 @@ def _alter_group(connection: sa.Connection, change: AlterGroup) -> None:
 
 
 def _insert_configs(connection: sa.Connection, rows: Sequence[tuple[int, str, str]]) -> None:
-    columns = ("subject_id", "name", "value", "checksum")
-    _insert_rows(connection, CONFIGS, columns, [(*row, checksum(*row)) for row in rows])
+    insert(connection, CONFIGS, [(*row, checksum(*row)) for row in rows])
 
 
 def _insert_group(connection: sa.Connection, rows: Sequence[tuple[str, str, str]]) -> None:
-    columns = ("group_name", "name", "value", "checksum")
-    _insert_rows(connection, GROUP_CONFIGS, columns, [(*row, checksum(*row)) for row in rows])
+    insert(connection, GROUP_CONFIGS, [(*row, checksum(*row)) for row in rows])
 
 
 def _insert_subjects(connection: sa.Connection, rows: Sequence[tuple[int, bytes, str]]) -> None:
@@ -307,17 +340,8 @@ def _insert_subjects(connection: sa.Connection, rows: Sequence[tuple[int, bytes,
             sa.select(CONFIGS.c.subject_id, CONFIGS.c.name).where(mine)
         ):
             names.setdefault(id_, []).append(name)
-    columns = ("id", "topic_id", "name", "checksum")
     sealed = [(*row, subject_checksum(*row, names.get(row[0], ()))) for row in rows]
-    _insert_rows(connection, SUBJECTS, columns, sealed)
-
-
-def _insert_rows(
-    connection: sa.Connection, table: sa.Table, columns: tuple[str, ...], rows: Sequence[Any]
-) -> None:
-    if rows:
-        named = [dict(zip(columns, row, strict=True)) for row in rows]
-        connection.execute(sa.insert(table), named)
+    insert(connection, SUBJECTS, sealed)
 
 
 def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -328,7 +352,8 @@ def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     # Python's driver would begin transactions by itself, and not before creating tables: we do it.
     connection.isolation_level = None
-    # A damaged text must not make the rest unreadable: its row does not fit its checksum.
+    # A damaged text must not make the rest unreadable, nor be one that cannot be written to a log or bound
+    # in a statement: its row does not fit its checksum.
     connection.text_factory = _lenient
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
@@ -337,7 +362,7 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
 
 
 def _lenient(octets: bytes) -> str:
-    return octets.decode(errors="surrogateescape")
+    return octets.decode(errors="backslashreplace")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
@@ -348,8 +373,8 @@ def _is_damage(error: BaseException) -> bool:
     if isinstance(error, sa.exc.DBAPIError):
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         return code & 0xFF not in _NOT_THE_FILE
-    # A table that is not there; bytes that are no value at all.
-    return isinstance(error, sa.exc.NoSuchTableError | ValueError | TypeError)
+    # A table or a column that is not there; bytes that are no value at all.
+    return isinstance(error, sa.exc.InvalidRequestError | LookupError | ValueError | TypeError)
 
 
 def _set_aside(url: sa.URL, damage: _UnreadableError) -> None:

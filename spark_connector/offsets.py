@@ -83,14 +83,15 @@ def existing_subjects(bootstrap: str) -> list[str]:
 
 def matching(bootstrap: str, names: Iterable[str]) -> list[str]:
     """The subjects of these names, where a name may be a pattern (shop-*, shop-?, shop-[ab]). What begins
-    with two underscores is internal, and only matched by a pattern that begins so too."""
+    with two underscores is only matched by a pattern that begins so too, and what the broker calls
+    internal (__consumer_offsets) by none."""
     wanted, there = list(names), None
     found: dict[str, None] = {}
     for name in wanted:
         if not is_pattern(name):
             found[name] = None
             continue
-        there = existing_subjects(bootstrap) if there is None else there
+        there = _not_internal(bootstrap) if there is None else there
         hits = [each for each in there if fnmatchcase(each, name) and _may_match(each, name)]
         if not hits:
             raise ConnectorError(
@@ -98,6 +99,11 @@ def matching(bootstrap: str, names: Iterable[str]) -> list[str]:
             )
         found |= dict.fromkeys(hits)
     return list(found)
+
+
+def _not_internal(bootstrap: str) -> list[str]:
+    with _admin(bootstrap) as admin:
+        return sorted(each["name"] for each in admin.describe_topics() if not each["is_internal"])
 
 
 def is_pattern(name: str) -> bool:

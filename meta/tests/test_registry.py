@@ -354,6 +354,26 @@ def test_a_damaged_config_of_a_group_loses_its_order(
     again.close()
 
 
+def test_a_repair_that_sql_refuses_stops_the_start(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry.open(path)
+    trio.run(registry.alter_group, "g", {"consume.mode": "shared"})
+    registry.close()
+    damage(path, "UPDATE group_configs SET value = 'charet'")
+    registry = Registry.open(path)
+    refusal = StoreError("the meta store refused a change: no reason")
+    monkeypatch.setattr(registry._store, "apply", lambda changes: [refusal for _ in changes])
+    registry.reconcile([], DEFAULTS)
+    assert registry.group_config("g").consume_mode == "exclusive"
+    assert "no reason: this holds until the next start" in caplog.text
+    registry.close()
+    again = Registry.open(path)
+    again.reconcile([], DEFAULTS)
+    assert again.group_configs("g") == {"consume.mode": "exclusive"}
+    again.close()
+
+
 def test_many_subjects_are_put_back_in_one_transaction_and_one_line(path: Path) -> None:
     registry = Registry.open(path)
     commits = transactions(registry)

@@ -185,7 +185,9 @@ UPDATE properties SET value = '2';
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_store_of_an_older_schema_loses_what_it_has(path: Path, version: int) -> None:
+def test_a_store_of_an_older_schema_loses_what_it_has_or_is_called_damaged(
+    path: Path, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with sqlite3.connect(path) as connection:
         connection.executescript(OLD_SCHEMA + (OF_GROUPS if version == 2 else ""))
     connection.close()
@@ -200,6 +202,7 @@ def test_a_store_of_an_older_schema_loses_what_it_has(path: Path, version: int) 
     assert stored.group_configs == {"g": {"consume.mode": "shared"}, **old}
     assert stored.damaged == Damaged()
     assert not aside(path)
+    assert not caplog.records
 
 
 def changed(path: Path, *statements: str) -> Stored:

@@ -36,6 +36,16 @@ def test_both_ends_when_the_first_messages_are_deleted(kumquat: TestBroker) -> N
     assert offsets.existing_subjects(kumquat.bootstrap) == ["audit", "orders"]
 
 
+def test_pattern_matches_a_topic_of_the_brokers_own(kumquat: TestBroker) -> None:
+    produce(kumquat, "orders", [T0])
+    produce(kumquat, "__mine", [T0])
+    with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+        admin.describe_groups(["g"])  # asks for its coordinator, which makes the topic
+    assert "__consumer_offsets" in offsets.existing_subjects(kumquat.bootstrap)
+    assert offsets.matching(kumquat.bootstrap, ["*"]) == ["orders"]
+    assert offsets.matching(kumquat.bootstrap, ["__*"]) == ["__mine"]
+
+
 def test_time_after_the_last_message_is_the_end(kumquat: TestBroker) -> None:
     produce(kumquat, "orders", [T0, T0 + 1000, T0 + 2000])
     for time, expected in [(0, 0), (T0 + 1, 1), (T0 + 2000, 2), (T0 + 2001, 3)]:
