@@ -221,7 +221,8 @@ class Acceptor:
             await trio.sleep(pause)
             now = trio.current_time()
             if now > slept_until + STALL_SECONDS:
-                continue  # the whole broker stood still: what clients sent meanwhile is read first
+                # The whole broker stood still: what clients sent and took meanwhile is seen first.
+                await trio.lowlevel.checkpoint()
             pressed = self._broker.room.pressed(now)
             for connection in self.connections:
                 connection.watch(now, max_idle, max_receive, pressed)
