@@ -41,6 +41,8 @@ WOKEN_AT_A_TIME = 10
 CLOSED = select.POLLRDHUP if hasattr(select, "POLLRDHUP") else select.POLLHUP
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
+STALL_SECONDS = 1.0
+
 logger = logging.getLogger(__name__)
 
 
@@ -213,9 +215,14 @@ class Acceptor:
         unlimited = config.connections_max_idle_ms < 0
         max_idle = float("inf") if unlimited else config.connections_max_idle_ms / 1000
         max_receive = config.socket_request_receive_timeout_ms / 1000
+        pause = min(1.0, max_idle / 4, max_receive / 4)
         while True:
-            await trio.sleep(min(1.0, max_idle / 4, max_receive / 4))
+            slept_until = trio.current_time() + pause
+            await trio.sleep(pause)
             now = trio.current_time()
+            if now > slept_until + STALL_SECONDS:
+                # The whole broker stood still: what clients sent and took meanwhile is seen first.
+                await trio.lowlevel.checkpoint()
             pressed = self._broker.room.pressed(now)
             for connection in self.connections:
                 connection.watch(now, max_idle, max_receive, pressed)

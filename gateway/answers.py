@@ -229,7 +229,7 @@ class Answers:
             self.held += sum(map(len, encoded))
             pending[index] = (position, route, correlation_id, None, encoded)
         if self.held:
-            self.charge()
+            self._charge()
 
     def _cannot_encode(self) -> None:
         """Not a client's fault, and there is no way to skip one answer: the order would be lost."""
@@ -245,12 +245,17 @@ class Answers:
                 self._draining = True
                 self._nursery.start_soon(self._drain)
         if self._output or self._account.charged:
-            self.charge()
+            self._charge()
 
-    def charge(self) -> None:
-        """Charge for what waits here, and for no more."""
+    def settle(self) -> None:
+        """No answer is in the making: charge for what waits here, and for no more."""
         if not self._lost:
             self._account.unsent(self.unsent + self.held)
+
+    def _charge(self) -> None:
+        """Charge for what waits here, beside an answer that may be in the making."""
+        if not self._lost:
+            self._account.left(self.unsent + self.held)
 
     def _push(self) -> None:
         """Send until all is out, the socket takes no more, or others should have their turn: to copy
@@ -287,7 +292,7 @@ class Answers:
             while self._output:
                 await trio.lowlevel.wait_writable(self._sock)
                 self._push()
-                self.charge()
+                self._charge()
                 self._signal()
         except (OSError, trio.ClosedResourceError) as error:
             self._lose(f"sending failed: {error}")

@@ -187,12 +187,14 @@ class Connection:
             self._last_active = self._last_taken = now
         elif not self._answers.unsent:
             self._last_taken = now
-        if (self._held and self._room.handled in pressed) or (
-            self._reserved and self._memory in pressed
-        ):
+        wanted = (
+            (self._held and self._room.handled in pressed)
+            or (self._reserved and self._memory in pressed)
+            or (self.session.account.charged and self._room.answers in pressed)
+        )
+        if wanted:
             self.session.end_poll()
-        charged = self.session.account.charged and self._room.answers in pressed
-        if now - self._last_taken > (IMPATIENT_SECONDS if charged else UNTAKEN_SECONDS):
+        if now - self._last_taken > (IMPATIENT_SECONDS if wanted else UNTAKEN_SECONDS):
             size = self._answers.unsent
             self._end(f"{size} bytes of answers were not taken", now - self._last_taken)
         elif self._busy and not self._answers.unsent:
@@ -246,11 +248,15 @@ class Connection:
                     await self._handle(frames[first : first + MAX_BURST])
                 if self._reserved:
                     self._release()
-                    self.session.hurried = False
-            if buffer.partial and not self._reserved and buffer.announced > FREE:
+                self.session.hurried = False
+                alone = len(frames) == 1
                 frames = []
+            else:
+                alone = False
+            if buffer.partial and not self._reserved and buffer.announced > FREE:
+                alone = False
                 await self._reserve(buffer.announced)
-            if len(frames) == 1 and not more and not buffer.partial:
+            if alone and not more and not buffer.partial:
                 # One request alone: its client now waits for the answer. Do not ask for more in vain.
                 await self._wait_readable()
                 turn_began = perf_counter()
@@ -268,12 +274,13 @@ class Connection:
         """Take room for the frame that has begun, before more of it is read."""
         self._memory = self._room.receiving(size)
         if not self._memory.try_take(size):
+            self._frame_began = None
             self._busy = True
             try:
                 await self._memory.take(size)
             finally:
                 self._busy = False
-            self._frame_began = None
+            self._last_received = trio.current_time()
         self._reserved = size
 
     def _overdraw(self, size: int) -> None:
@@ -440,7 +447,7 @@ class Connection:
         if route.is_async or charged:
             self._end_burst()
         if charged:
-            self._answers.charge()
+            self._answers.settle()
         if self._held:
             self._room.handled.give(self._held)
             self._held = 0

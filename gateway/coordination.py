@@ -35,6 +35,7 @@ from gateway.groups.pattern import Pattern, matching_patterns
 from gateway.groups.refusals import Refusals
 from gateway.groups.roster import Step, Ticket
 from gateway.groups.weight import MAX_CLIENT_ID
+from gateway.turns import Turn
 from gateway.wire import OffsetCommitRequestTopic
 from meta.group_configs import consume_mode
 
@@ -198,8 +199,10 @@ class Coordination:
     ) -> list[int]:
         """A code for each member, by its id or instance id."""
         codes: list[int] = []
-        caller = _caller(session)
+        caller, turn = _caller(session), Turn()
         for member_id, instance_id in members:
+            if turn.over:
+                await turn.give_way()
             try:
                 self._do(
                     lambda m=member_id, i=instance_id: self._core.leave(  # type: ignore[misc]

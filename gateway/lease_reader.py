@@ -125,8 +125,10 @@ class LeaseReader:
             loading.skip(await self._behind(subject, loading.at), str(error))
             return
         try:
+            loading.inflating = None
             points = await self._open(subject.id, inflating)
             loading.loaded = read_head(inflating).base_offset, points
+            loading.ready = (inflating,)
         except UNREADABLE as error:
             loading.skip_batch(inflating, str(error))
 

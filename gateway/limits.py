@@ -62,6 +62,8 @@ class Room:
         self.received = Memory(limit // 8)
         self.handled = Memory(limit // 8)
         self.answers = Memory(limit // 4)
+        self.huge = Memory(1)
+        """Taken by who makes an answer of many megabytes: one at a time."""
 
     def receiving(self, frame: int) -> Memory:
         """Where a frame of this size takes room."""
@@ -101,7 +103,7 @@ class Account:
     def grant(self, wanted: int) -> int:
         """How many bytes of an answer may be made now: no more than `wanted`, no less than FREE."""
         memory = self._memory
-        spare = self.charged - self._unsent
+        spare = self.charged - (self._unsent if self._unsent > FREE else 0)
         share = 0 if memory.waiting else memory.free >> 3
         granted = min(wanted, max(share, spare))
         if granted <= FREE:
@@ -122,7 +124,12 @@ class Account:
 
     def unsent(self, size: int) -> None:
         """What was made is given to the socket, which has not taken so many bytes of all answers."""
-        self._making, self._unsent = 0, size
+        self._making = 0
+        self.left(size)
+
+    def left(self, size: int) -> None:
+        """The client has taken some: so many bytes of all answers are left. One may be in the making."""
+        self._unsent = size
         self._settle()
 
     def _settle(self) -> None:

@@ -54,7 +54,7 @@ from gateway.groups.roster import (
     Roster,
     Ticket,
 )
-from gateway.groups.sharers import software_of
+from gateway.groups.sharers import UNNAMED, software_of
 from gateway.wire import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -166,6 +166,8 @@ class Classic:
             presence.ticket.resolve(RebalanceInProgress("the member has joined anew"))
             presence.ticket = None
         kind, software = kind_of(request.protocols), _software(request, subscription, caller)
+        if software == UNNAMED and before.software:
+            software = before.software
         if kind != before.kind:  # another assignor: it begins from nothing
             divisions.drop(roster, presence, {*before.holds, *presence.phases}, now)
             presence.manner = manner_of(kind, software)

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from core.delivery.state import Group, Groups
     from core.logs.subject import Subject
     from gateway.groups.deadlines import Key
+    from gateway.groups.led_states import Participant
 
 RETRY_SECONDS = 1.0
 
@@ -89,7 +90,7 @@ class Coordinator:
         self._classic = Classic(self._members)
         self._consumer = Consumer(self._members)
         self._offsets = Offsets(self._members)
-        self._weight = Weight(groups)
+        self._weight = Weight(groups, self._joining)
         self.patterns = self._members.patterns
         self.commit = self._offsets.commit
         self.fetch = self._offsets.fetch
@@ -138,6 +139,10 @@ class Coordinator:
             return roster.led.join(request, caller, now, can_skip=can_skip)
         finally:
             self._tidy(roster)
+
+    def _joining(self, group: Group) -> Iterable[Participant]:
+        led = self.led(group)
+        return () if led is None else led.participants.values()
 
     def _tidy(self, roster: Roster) -> None:
         """A group that was made for a request that was refused goes again."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from core.delivery.actions import FORGET
 from gateway.dispatch import handles
+from gateway.turns import Turn
 from gateway.wire import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from gateway.wire.codes import ErrorCode
 
@@ -38,8 +39,15 @@ async def delete_groups(session: Session, request: DeleteGroupsRequest) -> Delet
     broker = session.broker
     groups = broker.coordinator.groups
     names = list(dict.fromkeys(request.groups_names))
-    codes = {name: _check(groups, name) for name in names}
-    gone = [groups.by_name[name] for name in names if codes[name] == ErrorCode.NONE]
+    codes: dict[str, ErrorCode] = {}
+    turn = Turn()
+    for name in names:
+        codes[name] = _check(groups, name)
+        if turn.over:
+            await turn.give_way()
+    found = [name for name in names if codes[name] == ErrorCode.NONE]
+    codes |= {name: _check(groups, name) for name in found}  # others had their turn meanwhile
+    gone = [groups.by_name[name] for name in found if codes[name] == ErrorCode.NONE]
     if gone:
         await broker.coordinator.change([(FORGET, group.id) for group in gone])
     return DeleteGroupsResponse(results=[DeletableGroupResult(n, codes[n]) for n in names])

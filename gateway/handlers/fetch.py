@@ -111,6 +111,7 @@ async def _find_room(session: Session) -> bool:
     """Wait for room for one batch; False: there is none, and the answer is empty."""
     with session.long_poll(), trio.move_on_after(STARVED_SECONDS):
         await session.account.wait_for_batch()
+        await trio.lowlevel.checkpoint()
         return True
     return False
 
@@ -150,10 +151,12 @@ class _Answer:
         self._cramped = granted < ONE_BATCH
         """There is not even room for a batch of the usual greatest size."""
         self._starved = False
+        self._short = granted < wanted
+        """It is granted less than it asks for."""
         self._aborted: list[AbortedTransaction] | None = [] if request.isolation_level else None
         self.topics: list[FetchableTopicResponse] = []
         self.size = sum(before.size for before in read.values())
-        self._failed = self._fenced = self._handed_out = False
+        self._failed = self._fenced = self._handed_out = self._cut_short = False
         self.awaited: dict[Subject, int] = {}
         """Subjects whose growth would change the answer, with the high watermark that was seen."""
         self.waiters: list[Waiter] = []
@@ -162,7 +165,7 @@ class _Answer:
     @property
     def complete(self) -> bool:
         """Whether waiting would be wrong, or in vain."""
-        if self._failed or self._handed_out:
+        if self._failed or self._handed_out or self._cut_short:
             return True
         return not self.awaited and not self.waiters and not self._fenced
 
@@ -260,6 +263,10 @@ class _Answer:
             self.size += size
             before = _Read(subject, before.batches + more, before.size + size)
             self._read[number] = before
+            if self._short and before.following < subject.high_watermark:
+                self._cut_short = (
+                    True  # more is there, and the client can have it with its next Fetch
+                )
         elif self._cramped:
             self._starved = True
         return before.batches or b""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NO_OFFSET = -1
 PARTITIONS_AT_A_TIME = 200
-MAX_POSITIONS = 100_000
+MAX_POSITIONS = 400_000
 """In one answer: a group may be asked for any number of times."""
 
 
@@ -81,9 +81,14 @@ def _failed(
 )
 async def offset_fetch(session: Session, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if session.version >= 8:
-        groups, count = [], 0
+        groups, count, turn = [], 0, Turn()
+        seen: set[str] = set()
         for asked in request.groups:
-            answer, size = await _group(session, asked, MAX_POSITIONS - count)
+            if turn.over:
+                await turn.give_way()
+            room = 0 if asked.group_id in seen else MAX_POSITIONS - count
+            seen.add(asked.group_id)
+            answer, size = await _group(session, asked, room)
             groups.append(answer)
             count += size
         return OffsetFetchResponse(groups=groups)
@@ -96,6 +101,10 @@ async def _group(
     session: Session, group: OffsetFetchRequestGroup, room: int
 ) -> tuple[OffsetFetchResponseGroup, int]:
     """The answer for a group, and how many positions are in it; an error if there are more than `room`."""
+    known = session.broker.coordinator.groups.by_name.get(group.group_id)
+    expected = len(known.progress) if group.topics is None and known is not None else 0
+    if room <= 0 or expected > room:
+        return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.INVALID_REQUEST), 1
     try:
         positions = await _positions(
             session, group.group_id, group.member_id, group.member_epoch, _asked(group.topics)

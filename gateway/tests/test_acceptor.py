@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import tracemalloc
@@ -161,6 +162,32 @@ def test_a_slow_line_that_keeps_up_a_pace_is_served(tmp_path: Path) -> None:
             assert answer.responses[0].partition_responses[0].error_code == 0
 
     serve(check, tmp_path, socket_request_receive_timeout_ms=10_000)
+
+
+def test_a_client_that_sent_while_the_whole_broker_stood_still_is_not_idle(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        async with served.client() as client:
+            for _ in range(12):  # Trio turns the order of tasks round at random
+                await served.settled()
+                os.write(client.stream.socket.fileno(), client.frame(ApiVersionsRequest(), 0))
+                served.clock.jump(60)
+                await client.receive()
+
+    serve(check, tmp_path, connections_max_idle_ms=10_000)
+
+
+def test_a_broker_that_stands_still_again_and_again_still_closes_idle_connections(
+    tmp_path: Path,
+) -> None:
+    async def check(served: Served) -> None:
+        async with served.client() as client:
+            assert await alive(client)
+            for _ in range(4):
+                served.clock.jump(4)
+                await served.settled()
+            assert not served.acceptor.connections
+
+    serve(check, tmp_path, connections_max_idle_ms=10_000)
 
 
 def test_a_thousand_idle_connections_are_cheap_and_slow_nobody_down(tmp_path: Path) -> None:

@@ -166,6 +166,17 @@ def test_a_member_that_comes_again_on_a_connection_without_a_name_is_still_known
     assert why(world) == ""
 
 
+def test_an_owner_that_comes_back_without_a_name_while_others_wait_for_it_lets_go() -> None:
+    world, owner, joiner = owner_and_joiner(software="librdkafka")
+    live(world, joiner, seconds=2)
+    assert step_of(world) is Step.OPENING
+    owner.software = ""
+    owner.reconnect()
+    live(world, owner, joiner, reads=1)
+    assert (holds(world, owner), holds(world, joiner)) == ("pull", "pull")
+    assert why(world) == ""
+
+
 def test_members_that_were_stored_without_their_software_share_on_and_are_asked_what_they_are() -> (
     None
 ):

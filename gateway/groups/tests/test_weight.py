@@ -61,6 +61,46 @@ def test_metadata_of_all_members_together_is_bounded_and_a_member_comes_back_all
     assert {group.name for group in world.coordinator.groups.by_id.values()} == {GROUP, "other"}
 
 
+def test_a_few_large_members_do_not_lock_out_ordinary_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight, "MAX_BYTES", 100_000)
+    world = Simulation()
+    for number in range(2):
+        join(world, group_id=f"large{number}", protocols=custom(49_900))
+    for number in range(50):
+        with pytest.raises(GroupFull):
+            join(world, group_id="refused", protocols=custom(5_000))
+        assert join(world, group_id=f"small{number}").error_code == ErrorCode.NONE
+        world.now += 2
+
+
+def test_joins_that_are_refused_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight, "MAX_BYTES", 100_000)
+    world = Simulation()
+    for _ in range(3):
+        with pytest.raises(GroupFull):
+            join(world, protocols=custom(110_000))
+    assert join(world, protocols=custom(40_000)).error_code == ErrorCode.NONE
+
+
+def test_joins_of_groups_that_a_client_leads_are_counted_before_they_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(weight, "MAX_BYTES", 100_000)
+    world = Simulation()
+
+    def lead(group: str) -> None:
+        protocols = [JoinGroupRequestProtocol("mine", bytes(40_000))]
+        request = _request(["t"], group_id=group, protocol_type="connect", protocols=protocols)
+        caller = Caller("c", "/h", {})
+        world.coordinator.join(request, caller, world.now, needs_id=False, can_skip=True)
+
+    for group in ("one", "two"):
+        lead(group)
+        world.now += 2
+    with pytest.raises(GroupFull, match="all groups would hold more than 100000"):
+        lead("three")
+
+
 def test_members_of_all_groups_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weight, "MAX_MEMBERS", 3)
     world = Simulation()

@@ -18,6 +18,7 @@ from gateway.wire import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteGroupsRequest,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
@@ -25,16 +26,20 @@ from gateway.wire import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeGroupsRequest,
+    ErrorCode,
     FindCoordinatorRequest,
+    LeaveGroupRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+    MemberIdentity,
     MetadataRequest,
     MetadataRequestTopic,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -115,6 +120,9 @@ REQUESTS: list[tuple[Any, int]] = [
         ),
         7,
     ),
+    (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(n, topics=[]) for n in NAMES]), 8),
+    (DeleteGroupsRequest(groups_names=NAMES), 2),
+    (LeaveGroupRequest(group_id="g", members=[MemberIdentity(n) for n in NAMES]), 4),
 ]
 
 
@@ -188,5 +196,33 @@ def test_positions_of_a_topic_that_are_fetched_in_parts_are_in_one_answer(tmp_pa
             answer = await client.call(OffsetFetchRequest(group_id="g", topics=asked), 7)
             (topic,) = answer.topics
             assert [part.partition_index for part in topic.partitions] == list(range(many))
+
+    serve(check, tmp_path)
+
+
+def test_one_group_that_is_asked_for_many_times_is_looked_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        lookups = 0
+        fetch_offsets = served.broker.coordinator.fetch_offsets
+
+        def counted(*asked: Any) -> Any:
+            nonlocal lookups
+            lookups += 1
+            return fetch_offsets(*asked)
+
+        monkeypatch.setattr(served.broker.coordinator, "fetch_offsets", counted)
+        committed = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition()])
+        commit = OffsetCommitRequest("g", generation_id_or_member_epoch=-1, topics=[committed])
+        asked = OffsetFetchRequestGroup(group_id="g", topics=None)
+        async with served.client() as client:
+            await client.call(commit, 8)
+            answer = await client.call(OffsetFetchRequest(groups=[asked] * MANY), 8)
+        assert lookups == 1
+        first, *others = answer.groups
+        assert [topic.name for topic in first.topics] == ["t"]
+        assert {group.error_code for group in others} == {ErrorCode.INVALID_REQUEST}
 
     serve(check, tmp_path)
