@@ -264,9 +264,8 @@ class _Answer:
             before = _Read(subject, before.batches + more, before.size + size)
             self._read[number] = before
             if self._short and before.following < subject.high_watermark:
-                self._cut_short = (
-                    True  # more is there, and the client can have it with its next Fetch
-                )
+                # More is there, and the client can have it with its next Fetch.
+                self._cut_short = True
         elif self._cramped:
             self._starved = True
         return before.batches or b""
