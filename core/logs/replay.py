@@ -8,6 +8,7 @@ Each of them changes LogState through the same functions as the running log.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from crc32c import crc32c
 
@@ -54,6 +55,10 @@ _BARE = (SUBJECT_DELETED, EARLIEST_RAISED, PRODUCER_IDS, PREAMBLE_END)
 
 class PreambleDamaged(Exception):
     """A frame that tells of a subject cannot be read: the segment before may know."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path}: a frame ({what}) cannot be read")
+        self.path = path
 
 
 class Replay:
@@ -241,7 +246,7 @@ class Replay:
     def needs_state(self, segment: Segment, what: str) -> None:
         """Something that is not messages is lost: unless that is to be borne, look further back."""
         if not self._forgiving:
-            raise PreambleDamaged(f"{segment.path}: a frame ({what}) cannot be read")
+            raise PreambleDamaged(segment.path, what)
 
 
 def _header_of(row: Row, store_time: int) -> FrameHeader:
