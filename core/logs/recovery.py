@@ -25,8 +25,10 @@ that its neighbours count; the same border decides:
 - Not below it: no tear. A checkpoint is never synced, so the last acked frames may have nothing that tells
   of them but themselves. The log is not opened, nothing is changed on disk, and one line says how to give
   up what cannot be read (unreadable.py).
+- Messages for later (PARKED): the delay service is told where they lie, and asks again while it runs.
 - What tells of a subject, and no older segment does: the log is not opened. The disk may give it
-  tomorrow, and a log that has forgotten its subjects is no log.
+  tomorrow, and a log that has forgotten its subjects is no log. The same for what tells the delay service
+  what was delivered or cancelled: without it, that would be delivered (once more).
 - A checkpoint or an index: as if it ended, or were missing. Both are derived.
 
 Any other error (no descriptors, no memory, no rights) says nothing about the data: the log is not opened,
@@ -377,10 +379,13 @@ class Recovery:
                 report.reaches(end)
                 return end
             frame = row
-        payload = frames.payload(position + HEADER_SIZE, frame.length)
-        self._replay.damaged(segment, frame, payload)
-        report.reaches(position + HEADER_SIZE + frame.length)
-        return position + HEADER_SIZE + frame.length
+        payload, end = frames.payload(position + HEADER_SIZE, frame.length), frame.end
+        if frames.unreadable(position, end):
+            self._replay.unreadable(segment, frame, payload)
+        else:
+            self._replay.damaged(segment, frame, payload)
+        report.reaches(end)
+        return end
 
     def _is_missing(self, position: int, header: FrameHeader | str, frames: Frames) -> bool:
         """Whether the file has nothing where there was something, but for a part of the first frame."""

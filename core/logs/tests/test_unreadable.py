@@ -13,6 +13,7 @@ import pytest
 from core.delivery import actions
 from core.errors import CorruptMessage, StartError, StorageError
 from core.logs.action_service import ActionService
+from core.logs.format import HEADER_SIZE
 from core.logs.options import LogOptions
 from core.logs.service import MessageService
 from core.logs.tests.action_driver import FOLDER, ActionDriver
@@ -238,6 +239,34 @@ def test_an_index_is_not_made_of_what_could_not_be_read() -> None:
     driver.files.heal()
     driver.check()
     assert CorruptMessage not in readable(driver, "a").values()
+
+
+def test_a_subject_that_only_an_unreadable_frame_tells_of_is_not_forgotten() -> None:
+    """The segment before is read instead, but it was begun before that subject was made."""
+    driver = Driver(segment_bytes=1 << 20, tail_bytes=1)
+    driver.create("a")
+    driver.settle()
+    driver.append("a", 300)
+    driver.log.roll_when_ready()
+    driver.settle()
+    driver.seal()
+    segment = driver.log.state.active
+    driver.append("a", 2 * PAGE)
+    created = driver.log.written_end
+    driver.create("b")
+    driver.append("b", 2 * PAGE)
+    driver.append("a", 2 * PAGE)
+    driver.sync()
+    before = contents(driver.files, MESSAGES)
+    name, at = segment.path.name, created - segment.base
+    driver.files.bad_sectors.append((name, at + HEADER_SIZE, at + HEADER_SIZE + 1))
+    with pytest.raises(StartError, match=rf"{name}: .*subject created.*heck the disk.*dd if="):
+        driver.start()
+    assert contents(driver.files, MESSAGES) == before
+    driver.files.heal()
+    driver.start()
+    assert not driver.errors
+    driver.check()
 
 
 # --- the action log ----------------------------------------------------------------------------
