@@ -8,8 +8,10 @@ frame or the file `synced` tells of, was on disk once.
 - Bad and below it: corruption. It is reported with file, position, expected and found; the actions in that
   frame are lost and all others count. One that no longer fits what is known is passed over, loudly.
   Messages in doubt are delivered once more (core/delivery/progress.py).
-- What the disk cannot read (EIO, also when asked again) is a bad frame like any other, and so is decided
-  by the border; see recovery.py. Any other error says nothing about the data: the log is not opened.
+- What the disk cannot read (EIO, also when asked again) and lies below the border is a bad frame like any
+  other. Not below it, it is no tear: it may have been synced, so the log is not opened, and one line says
+  how to give up what cannot be read (unreadable.py).
+- Any other error says nothing about the data: the log is not opened.
 - A segment of which nothing can be read is not damage but a dead disk: the log is not opened, rather than
   with no groups.
 - A segment with damage is left as it is, and a new one begun: once its snapshot is there, nobody reads the
@@ -72,6 +74,8 @@ class Replay:
         self._start = start
         self._border = self._synced_file()
         self._all_looked_at = False
+        self._unseen: StartError | None = None
+        """What the look behind a bad frame could not read of later segments."""
         self._torn: tuple[int, int, str] | None = None
         """The number of the segment that is torn, the position, and what is wrong there."""
         self._end = self._border
@@ -118,6 +122,7 @@ class Replay:
                     if self._unreachable:
                         break
                 else:
+                    self._check_cut(i, frames, position)
                     blank = following is None and frames.is_blank_from(position)
                     self._torn = (i, position, "" if blank else bad)
                     segment.end = self._end = position
@@ -206,7 +211,17 @@ class Replay:
             for later in self._segments[i + 1 :]:
                 with ActionFrames(self._files, later, readonly=True) as its_frames:
                     self._look_through(its_frames, later.base)
+                    self._unseen = self._unseen or its_frames.refused(later.base)
         return self._border
+
+    def _check_cut(self, i: int, frames: ActionFrames, position: int) -> None:
+        """StartError: a part of what is to be cut off cannot be read. It may have been synced."""
+        if self._unseen is not None:
+            raise self._unseen
+        frames.check_readable_from(position)
+        for later in self._segments[i + 1 :]:
+            with ActionFrames(self._files, later, readonly=True) as its_frames:
+                its_frames.check_readable_from(later.base)
 
     def _look_through(self, frames: ActionFrames, position: int) -> None:
         while (header := frames.next_header(position)) is not None:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from core.logs.files import Files
+from core.logs.format import HEADER_SIZE
 from core.logs.unreadable import read_around
 
 log = logging.getLogger("kumquat.log")
@@ -47,6 +48,10 @@ class Row(NamedTuple):
     length: int
     sequences: int
     kind: int
+
+    @property
+    def end(self) -> int:
+        return self.position + HEADER_SIZE + self.length
 
 
 class Checkpoint(NamedTuple):

@@ -25,8 +25,12 @@ class DelayListener(Protocol):
     def subject_deleted(self, subject_id: int, position: int) -> None:
         """The subject is gone, with all that is parked for it."""
 
+    def unreadable(self, kind: int, subject_id: int, position: int, length: int) -> None:
+        """A PARKED frame is there, and the disk cannot read it at the moment: only read back. It is to be
+        asked for again."""
+
     def damaged(self, kind: int, subject_id: int, position: int, length: int) -> None:
-        """A frame was there, and cannot be read any more."""
+        """A frame was there, and is lost."""
 
     def keep_from(self) -> int:
         """Segments that end above this position must stay."""

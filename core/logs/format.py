@@ -52,7 +52,8 @@ last 4, base sequence 8, store time 8. A producer may be there more than once: i
 
 The border between a tear and corruption: whatever lies below the highest synced end that any valid
 frame or checkpoint tells of was on disk, so a bad frame there is corruption (kept, reported, never
-served). The first bad frame above it is where the last process was cut off: all from there on goes.
+served). The first bad frame above it is where the last process was cut off: all from there on goes, if
+the disk can read it.
 
 To change the format: raise VERSION, keep reading the old one in `recovery.py`, say here what changed.
 """

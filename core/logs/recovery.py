@@ -7,7 +7,7 @@ written. Then comes a frame that is not whole. Is it the end of a write that was
 - The *border* decides: the highest synced end that a checkpoint or any valid frame tells of, frames
   behind the bad one included. All below it was on disk and may have been acked.
 - Bad and not below the border: the tear. It is cut off with all that follows, segments included, since
-  unsynced pages land in any order.
+  unsynced pages land in any order. All that is cut off must have been read before: see below.
 - Bad and below it: corruption. It stays as it is, is reported with file, position, expected and found,
   and its sequences answer their own subject with an error; all else is served. A frame with a damaged
   header is stepped over by its row in the checkpoint, never by searching.
@@ -22,10 +22,13 @@ that its neighbours count; the same border decides:
 - Below the border: contained like corruption. Where the header or a row of the checkpoint tells where the
   frame was, its sequences stay where they are: a read asks the disk again, and answers with a storage
   error until it can. Where neither does, the frames up to the next row are lost, and that is said.
-- Not below it: taken for the tear. No sync is known to have covered it; it is cut off, kept aside as far
-  as it can be read, and told as an error, since a tear seldom looks like that.
+- Not below it: no tear. A checkpoint is never synced, so the last acked frames may have nothing that tells
+  of them but themselves. The log is not opened, nothing is changed on disk, and one line says how to give
+  up what cannot be read (unreadable.py).
+- Messages for later (PARKED): the delay service is told where they lie, and asks again while it runs.
 - What tells of a subject, and no older segment does: the log is not opened. The disk may give it
-  tomorrow, and a log that has forgotten its subjects is no log.
+  tomorrow, and a log that has forgotten its subjects is no log. The same for what tells the delay service
+  what was delivered or cancelled: without it, that would be delivered (once more).
 - A checkpoint or an index: as if it ended, or were missing. Both are derived.
 
 Any other error (no descriptors, no memory, no rights) says nothing about the data: the log is not opened,
@@ -51,6 +54,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from core.errors import StartError
 from core.logs import checkpoint as checkpoints
 from core.logs.checkpoint import Checkpoint, CheckpointWriter, Row
 from core.logs.delayed import DelayListener
@@ -64,6 +68,7 @@ from core.logs.scan import Frames, frame_damage, payload_damage
 from core.logs.segment import OpenFiles, Segment
 from core.logs.state import LogState
 from core.logs.subject import SubjectConfig
+from core.logs.unreadable import what_to_do
 
 log = logging.getLogger("kumquat.log")
 
@@ -95,7 +100,8 @@ def open_log(
     except PreambleDamaged as damage:
         if start <= earliest_start:
             if recovery.met_unreadable:
-                raise OSError(errno.EIO, f"{damage}: {os.strerror(errno.EIO)}") from damage
+                reason = os.strerror(errno.EIO)
+                raise StartError(f"{damage}: {reason}. {what_to_do(damage.path)}") from damage
             log.error(
                 "%s, and there is no older segment to tell: its subject is not served", damage
             )
@@ -149,6 +155,8 @@ class Recovery:
         self._replayed: list[Segment] = []
         self._cut_short: list[Segment] = []
         """Sealed segments whose end is missing."""
+        self._unseen: StartError | None = None
+        """What the last look behind a bad frame could not read."""
         self.met_unreadable = False
         """Whether there was something that the disk does not give."""
         self._rebuilding = False
@@ -188,6 +196,7 @@ class Recovery:
                 else:
                     bad = True
                 header = frames.header_at(header.end)
+            self._unseen = self._unseen or frames.refused(position)
         return complete, synced_end
 
     # --- replay --------------------------------------------------------------------------------
@@ -261,6 +270,7 @@ class Recovery:
                             position = header.end
                             continue
                 if not self._is_corruption(i, position, header):
+                    self._check_cut(i, frames, position)
                     self._cut(segment, frames, position, bad or "")
                     return False
                 position = self._step_over(segment, position, header, bad or "", frames, following)
@@ -285,17 +295,25 @@ class Recovery:
         """Whether a bad frame lies below the border, after a look at all that lies behind it."""
         if position < self._border:
             return True
+        self._unseen = None
         if isinstance(header, FrameHeader):
             self._border = max(self._border, self._look_through(self._segments[i], header.end)[1])
         for later in self._segments[i + 1 :]:
             self._border = max(self._border, self._look_through(later, later.base)[1])
         return position < self._border
 
+    def _check_cut(self, i: int, frames: Frames, position: int) -> None:
+        """StartError: a part of what is to be cut off cannot be read. It may have been acked."""
+        if self._unseen is not None:
+            raise self._unseen
+        frames.check_readable_from(position)
+        for later in self._segments[i + 1 :]:
+            with Frames(self._files, later, around=True) as its_frames:
+                its_frames.check_readable_from(later.base)
+
     def _cut(self, segment: Segment, frames: Frames, position: int, bad: str) -> None:
         if not frames.is_blank_from(position):
-            unreadable = frames.unreadable(position, frames.end)
-            log.log(
-                logging.ERROR if unreadable else logging.WARNING,
+            log.warning(
                 "%s: the last write was cut off at position %d (%s). No sync is known to have covered "
                 "what follows: it is dropped, and kept aside in %s",
                 segment.path,
@@ -361,10 +379,13 @@ class Recovery:
                 report.reaches(end)
                 return end
             frame = row
-        payload = frames.payload(position + HEADER_SIZE, frame.length)
-        self._replay.damaged(segment, frame, payload)
-        report.reaches(position + HEADER_SIZE + frame.length)
-        return position + HEADER_SIZE + frame.length
+        payload, end = frames.payload(position + HEADER_SIZE, frame.length), frame.end
+        if frames.unreadable(position, end):
+            self._replay.unreadable(segment, frame, payload)
+        else:
+            self._replay.damaged(segment, frame, payload)
+        report.reaches(end)
+        return end
 
     def _is_missing(self, position: int, header: FrameHeader | str, frames: Frames) -> bool:
         """Whether the file has nothing where there was something, but for a part of the first frame."""

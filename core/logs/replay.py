@@ -1,13 +1,15 @@
 """Reading frames back into the state: the other half of `apply`, used when the log is opened.
 
 `run` takes whole frames of messages, as nearly all are, in one tight loop; `apply` takes any frame;
-`damaged` takes the place of a frame that cannot be read, and makes its sequences answer with an error.
+`damaged` takes the place of a frame that is not whole, and makes its sequences answer with an error;
+`unreadable` that of one that the disk does not give, and may give tomorrow.
 Each of them changes LogState through the same functions as the running log.
 """
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from crc32c import crc32c
 
@@ -42,6 +44,7 @@ from core.logs.producers import last_of
 from core.logs.scan import Frames
 from core.logs.segment import Segment
 from core.logs.state import LogState
+from core.logs.unreadable import refusal, what_to_do
 from core.records import damage, read_head
 from core.records.batch import CRC_FROM, CURRENT_MAGIC, OVERHEAD
 
@@ -54,6 +57,10 @@ _BARE = (SUBJECT_DELETED, EARLIEST_RAISED, PRODUCER_IDS, PREAMBLE_END)
 
 class PreambleDamaged(Exception):
     """A frame that tells of a subject cannot be read: the segment before may know."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path}: a frame ({what}) cannot be read")
+        self.path = path
 
 
 class Replay:
@@ -209,6 +216,25 @@ class Replay:
         if self._listener is not None and header.position >= self._listener.replay_from:
             self._listener.subject_deleted(header.subject_id, header.end)
 
+    def unreadable(self, segment: Segment, frame: Row, payload: memoryview) -> None:
+        """A frame that is known to be there cannot be read. StartError: nothing goes without it."""
+        known = frame.subject_id in self.state.subjects.by_id
+        if frame.kind in (SUBJECT_CREATED, SUBJECT_STATE) and self._forgiving and not known:
+            raise _refused(segment, frame, "no older segment tells of that subject")
+        listener = self._listener
+        if frame.kind not in DELAYED or listener is None or frame.position < listener.replay_from:
+            self.damaged(segment, frame, payload)
+            return
+        if frame.kind != PARKED:
+            raise _refused(segment, frame, "what it tells of must not be delivered (again)")
+        listener.unreadable(frame.kind, frame.subject_id, frame.position, frame.length)
+        log.error(
+            "%s: the messages for later at position %d wait until the disk can read them. %s",
+            segment.path,
+            frame.position,
+            what_to_do(segment.path),
+        )
+
     def damaged(self, segment: Segment, frame: Row, payload: memoryview) -> None:
         """A frame that is known to have been there is not whole. Where only its header is bad, and the
         checkpoint's row stands in for that, nothing is lost."""
@@ -241,7 +267,12 @@ class Replay:
     def needs_state(self, segment: Segment, what: str) -> None:
         """Something that is not messages is lost: unless that is to be borne, look further back."""
         if not self._forgiving:
-            raise PreambleDamaged(f"{segment.path}: a frame ({what}) cannot be read")
+            raise PreambleDamaged(segment.path, what)
+
+
+def _refused(segment: Segment, frame: Row, why: str) -> StartError:
+    what = f"a frame ({KIND_NAMES[frame.kind]}) of subject {frame.subject_id} lies there, and {why}"
+    return refusal(segment.path, frame.position, segment.base, what)
 
 
 def _header_of(row: Row, store_time: int) -> FrameHeader:

@@ -13,8 +13,9 @@ import os
 from pathlib import Path
 from typing import Self
 
+from core.errors import StartError
 from core.logs.files import Files
-from core.logs.unreadable import Holes, read_around, read_patiently
+from core.logs.unreadable import Holes, read_around, read_patiently, refusal
 
 
 class SegmentFile:
@@ -39,6 +40,8 @@ class SegmentFile:
         self._start = base
         self._holes: set[tuple[int, int]] = set()
         """Positions that cannot be read, as begin and end."""
+        self._missed: set[tuple[int, int]] = set()
+        """The same, with those that could be read later."""
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +64,27 @@ class SegmentFile:
         data, holes = self._read(self._base, self.WINDOW)
         if data and sum(end - begin for begin, end in holes) == len(data):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
+
+    def check_readable_from(self, position: int) -> None:
+        """StartError when something from there on cannot be read, or could not when it was asked for: it is
+        not to be cut off unseen."""
+        at = position
+        while at < self.end:
+            data, _ = self._read(at, self.WINDOW)
+            if not data:
+                break
+            at += len(data)
+        refused = self.refused(position)
+        if refused is not None:
+            raise refused
+
+    def refused(self, position: int) -> StartError | None:
+        """Why nothing may be cut off from there on, as far as that was met."""
+        missed = [begin for begin, end in self._missed if end > position]
+        if not missed:
+            return None
+        what = "no sync is known to have covered it, and still it may have been acked"
+        return refusal(self._path, max(position, min(missed)), self._base, what)
 
     def is_blank_from(self, position: int) -> bool:
         """Whether nothing but zeros follows: room that was reserved and never written."""
@@ -120,4 +144,5 @@ class SegmentFile:
         found = [(self._base + begin, self._base + end) for begin, end in holes]
         end = position + size
         self._holes = {(b, e) for b, e in self._holes if b < position or e > end} | set(found)
+        self._missed.update(found)
         return data, found

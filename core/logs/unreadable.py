@@ -5,6 +5,10 @@
 - *Trouble*: everything else (no descriptors, no memory, no permission). It says nothing about the data.
   It is raised, and whoever asked tries again later, or does not start.
 
+A start that needs bytes which cannot be had is refused (`refusal`), and nothing on disk is changed. Whoever
+wants to start without them copies the file with zeros in their place: zeros are a tear or corruption, and
+are dealt with as such.
+
 `read_around` reads what can be read: an error of the device for one page costs that page and not its
 neighbours. A read that gives less than there is in the file is continued.
 """
@@ -12,8 +16,11 @@ neighbours. A read that gives less than there is in the file is continued.
 from __future__ import annotations
 
 import errno
+import os
 import time
+from pathlib import Path
 
+from core.errors import StartError
 from core.logs.files import Files
 
 PAGE = 4096
@@ -45,6 +52,23 @@ def advice(error: OSError) -> str:
     if is_damage(error):
         return "; check the disk (dmesg says more) and start again"
     return told.get(error.errno or 0, "")
+
+
+def refusal(path: Path, position: int, base: int, what: str) -> StartError:
+    """Why a log is not opened: a position of the file, which begins at `base`, cannot be read."""
+    return StartError(
+        f"{path}: the disk cannot read position {position} (byte {position - base} of the file): "
+        f"{os.strerror(errno.EIO)}. The log is not opened: {what}. {what_to_do(path)}"
+    )
+
+
+def what_to_do(path: Path) -> str:
+    """What makes a log open again of which a file cannot be read."""
+    return (
+        "Check the disk (dmesg says more) and start again. "
+        f"To give up what cannot be read, for good: mv {path} {path}.bad && "
+        f"dd if={path}.bad of={path} bs={PAGE} conv=noerror,sync"
+    )
 
 
 def read_patiently(files: Files, fd: int, size: int, offset: int) -> bytes:

@@ -17,9 +17,17 @@ from collections.abc import Callable, Iterator
 from crc32c import crc32c
 
 from core.logs.format import HEADER_SIZE
-from core.logs.parked import CRC_BEGINS, DELIVERED, MOVED, ORIGIN_SIZE, RECORD_HEAD
+from core.logs.parked import (
+    CRC_BEGINS,
+    DELIVERED,
+    MOVED,
+    ORIGIN_SIZE,
+    RECORD_HEAD,
+    delay_id_of,
+    heads_of,
+)
 from core.wheel.schedule_format import LATEST_DUE, LONGEST_ID, PENDING, Name, Parked, Tombstone
-from core.wheel.schedule_parts import FRAME, Fill, Refiled
+from core.wheel.schedule_parts import FRAME, Fill, Named, Refiled
 
 log = logging.getLogger("kumquat.delay")
 
@@ -35,6 +43,8 @@ def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Itera
         if not live(subject_id):
             continue
         payload = read(position, length)
+        if position in fill.unknown:
+            _learn(fill, subject_id, position + HEADER_SIZE, payload)
         begin, at, view = position + HEADER_SIZE, ORIGIN_SIZE, memoryview(payload)
         while at < len(payload):  # as heads_of, in a third of the time
             size, crc, due, _, _ = RECORD_HEAD.unpack_from(payload, at)
@@ -67,6 +77,19 @@ def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Itera
                 fill.refiled[sid] = Refiled(until[0] + 1, due, subject_id)
                 due = until[0] + 1
             yield new(Parked, (due, sid, subject_id, record))
+
+
+def _learn(fill: Fill, subject_id: int, begin: int, payload: bytes) -> None:
+    """What the schedule would know of a frame, had it been read at the start."""
+    for at, head in heads_of(payload):
+        sid, key = begin + at, (subject_id, delay_id_of(payload, at, head))
+        known = fill.names.get(key)
+        if head.id_length and (known is None or known.sid < sid):
+            fill.names[key] = Named(sid, head.due, PENDING)
+            fill.remembered.pop(key, None)
+        fill.found.append((sid, key))
+        if sid not in fill.gone:
+            fill.pending[subject_id] = fill.pending.get(subject_id, 0) + 1
 
 
 def names_of(fill: Fill) -> Iterator[Name]:

@@ -31,7 +31,9 @@ but for two sorts:
 
 What the disk does not give at the moment waits while all else is delivered past it: a record (`held_back`),
 or a part of a schedule file that could not be loaded (`unloaded`). Meanwhile W stays where it is, and what
-is delivered of the files gets tombstones.
+is delivered of the files gets tombstones. A frame that could not be read at the start (`unreadable`) is
+asked for by the next load and fill, which find out its delay ids; until then no id of its subject counts as
+unknown.
 
 A tombstone (due, sid, subject) in a schedule file takes an entry of an older file out.
 
@@ -113,6 +115,11 @@ class Schedule:
         """In files, delivered, and above `delivered_until`: known by sid alone."""
         self.recent: array[int] = array("q")
         self.recent_bytes = 0
+        self._unknown: dict[range, int] = {}
+        """Frames in `recent` that could not be read at the start, with their subjects: what they hold is
+        known when they are filed."""
+        self._uncounted: set[int] = set()
+        """What those held that is delivered or cancelled: `pending` never knew of it."""
         self.gone: set[int] = set()
         """Parked since F, and delivered or cancelled since."""
         self.tombstones: list[Tombstone] = []
@@ -198,6 +205,11 @@ class Schedule:
         if dropped and not self._replaying:
             log.warning("subject %d is deleted: %d parked messages go with it", subject_id, dropped)
 
+    def unreadable(self, kind: int, subject_id: int, position: int, length: int) -> None:
+        self._unknown[range(position, position + HEADER_SIZE + length)] = subject_id
+        self.recent.extend((position, length, subject_id))
+        self.recent_bytes += length - ORIGIN_SIZE
+
     def damaged(self, kind: int, subject_id: int, position: int, length: int) -> None:
         self.counters.damaged += 1
         what = {
@@ -238,7 +250,7 @@ class Schedule:
         """A message was cancelled or moved."""
         self.wheel.cancel(sid, self.due_of(sid, due))
         self._take_out(subject_id, sid, due)
-        self._count_down(subject_id, 1)
+        self._count_down(subject_id, self._counted([sid]))
         if outcome == MOVED:
             self.counters.moved += 1
             self.counters.scheduled -= 1
@@ -277,13 +289,21 @@ class Schedule:
                 self.tombstones.append(Tombstone(self._refiled.pop(sid).filed, sid, subject_id))
             elif (dead := self._tombstone(subject_id, sid)) is not None:
                 self.tombstones.append(dead)
-        self._count_down(subject_id, len(sids))
+        self._count_down(subject_id, self._counted(sids))
         self.counters.delivered += len(sids)
 
     def _tombstone(self, subject_id: int, sid: int) -> Tombstone | None:
         """For a message that is delivered while W stays where it is."""
         slot = self.wheel.at_hand(sid) if self.w_stays else None
         return None if slot is None else Tombstone(slot.due, sid, subject_id)
+
+    def _counted(self, sids: list[int]) -> int:
+        """How many of these `pending` knows of."""
+        if not self._unknown:
+            return len(sids)
+        unknown = {sid for sid in sids if any(sid in frame for frame in self._unknown)}
+        self._uncounted |= unknown
+        return len(sids) - len(unknown)
 
     def _count_down(self, subject_id: int, by: int) -> None:
         left = self.pending.get(subject_id, 0) - by
@@ -354,6 +374,7 @@ class Schedule:
             dict(self.remembered),
             set(self.done),
             self.done_until,
+            unknown={frame.start for frame in self._unknown},
         )
         self.recent, self.recent_bytes = array("q"), 0
         self.gone, self.tombstones, self.names = set(), [], {}
@@ -364,6 +385,11 @@ class Schedule:
         assert fill is self._filling
         self._filling = None
         self.filled = fill.end
+        for sid, key in fill.found:
+            self.remembered.pop(key, None)
+            if sid not in self._uncounted:
+                self.pending[key[0]] = self.pending.get(key[0], 0) + 1
+        self._unknown, self._uncounted = {}, set()
         for sid, refiled in fill.refiled.items():
             if sid in self._meanwhile:
                 self._meanwhile[sid] = Tombstone(refiled.filed, sid, refiled.subject_id)
@@ -393,10 +419,16 @@ class Schedule:
         self.tombstones = fill.tombstones + [t for t in self.tombstones if t.sid < fill.start]
 
     def look_up(self, key: NameKey) -> Named | None:
-        """What a delay id stands for, if that has come up since the last fill."""
+        """What a delay id stands for, if that has come up since the last fill. StorageError: that cannot be
+        told, since not all could be read."""
         found = self.names.get(key)
         if found is None and self._filling is not None:
             found = self._filling.names.get(key)
+        if found is None and key[0] in self._unknown.values():
+            raise StorageError(
+                "messages for later cannot be read at the moment: whether the delay id "
+                f"{key[1]!r} names one of them cannot be told; try again"
+            )
         return found
 
     def remembers(self, key: NameKey, now: int) -> Remembered | None:

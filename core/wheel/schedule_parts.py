@@ -83,6 +83,10 @@ class Fill:
     """Filled in by the thread: sids that are filed under another due time."""
     lost: list[Tombstone] = field(default_factory=list)
     """Filled in by the thread: messages that could not be filed."""
+    unknown: set[int] = field(default_factory=set)
+    """Positions of frames of which nothing else is known yet."""
+    found: list[tuple[int, NameKey]] = field(default_factory=list)
+    """Filled in by the thread: the messages in those, with no name where they have none."""
 
     @property
     def is_empty(self) -> bool:

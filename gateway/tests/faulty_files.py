@@ -82,7 +82,7 @@ class Trace:
 
     @property
     def is_of_data(self) -> bool:
-        """Whether what fails is a read, and the device says so: that is no reason not to start."""
+        """Whether a read fails, and the device says so: if that passes, it is no reason not to start."""
         strike = self.strike
         return strike is not None and strike.site.startswith("pread") and strike.how == "EIO"
 

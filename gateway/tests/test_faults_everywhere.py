@@ -11,8 +11,9 @@ Where the design asks for less:
   to be synced, and no retry can tell (core/logs/files.py). Nothing else may fence a log. After the restart
   the power is cut, to see that what was acked since does not lie upon what the sync lost.
 - A start that a fault strikes may be refused with StartError. Whoever started the broker starts it again,
-  and it must open then. But an EIO of a read refuses no start.
-- An EIO that shows three times in a row counts as damage (core/logs/unreadable.py); it shows twice here.
+  and it must open then. But an EIO of a read that passes, gone when it is asked again, refuses no start.
+- An EIO that shows three times in a row does not pass (core/logs/unreadable.py): it may refuse a start
+  (core/logs/recovery.py says when), and is no verdict on what lies there. It shows twice here.
 - A message that was handed out and not committed may be handed out again.
 - SQL (meta.db) is not behind the seam, and is not struck.
 """

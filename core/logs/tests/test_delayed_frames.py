@@ -45,6 +45,7 @@ class Ear:
     replay_from: int = 0
     heard: list[tuple[int, bytes]] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
+    waiting: list[tuple[int, int]] = field(default_factory=list)
     kept_from: int = 1 << 62
 
     def begin_replay(self) -> None:
@@ -55,6 +56,9 @@ class Ear:
 
     def subject_deleted(self, subject_id: int, position: int) -> None:
         self.heard.append((0, b""))
+
+    def unreadable(self, kind: int, subject_id: int, position: int, length: int) -> None:
+        self.waiting.append((kind, position))
 
     def damaged(self, kind: int, subject_id: int, position: int, length: int) -> None:
         self.lost.append((kind, position))
