@@ -69,8 +69,9 @@ class Loader:
         self._merge_again_at = 0.0
         self._unread: list[Window] = []
         """What could not be read of windows that are loaded."""
-        self._unread_frames: set[int] = set()
-        """The same for frames that no file holds yet, by position."""
+        self._unread_frames: dict[int, int] = {}
+        """The same for frames that no file holds yet: by position, the due time from which on their
+        messages are not in the wheel."""
         self._unread_reason: str | None = None
         self._pause, self._read_again_at = RETRY_SECONDS, 0.0
         self._complaints = Complaints(log)
@@ -141,9 +142,9 @@ class Loader:
             trouble = await self._try_to_fill()
             window = Window(begin, schedule.border, schedule.mark, None)
             loaded = await self._read(window)
-            heads = await self._read_frames() if trouble is not None else []
+            heads = await self._read_frames(begin) if trouble is not None else []
             await self._admit(loaded, window.mark)
-            schedule.admit_unfiled(heads, begin)
+            schedule.admit_unfiled(heads, begin, schedule.border)
             if loaded.unread:
                 rest = window._replace(only=loaded.unread)
                 self._owe([*self._unread, rest], loaded.trouble, RETRY_SECONDS)
@@ -175,22 +176,26 @@ class Loader:
             what = "cancels of messages for later"
         log.error("up to %d %s are lost: %s", lost, what, "; ".join(map(str, damages)))
 
-    async def _read_frames(self) -> list[Unfiled]:
+    async def _read_frames(self, begin: int) -> list[Unfiled]:
         """The heads of messages that no file holds, parked before the load under way. A frame that cannot
         be read is noted: nothing is filed before it can be."""
         mark, unread = self._schedule.mark, self._unread_frames
         heads, failed = await self._heads(
             lambda position: position < mark and position not in unread
         )
-        self._unread_frames |= failed.keys()
+        self._unread_frames.update(dict.fromkeys(failed, begin))
         return heads
 
     async def _admit_unread_frames(self) -> None:
         """What the loads before could not read of the log comes into the wheel. OSError: not all of it."""
         if self._unread_frames:
             heads, failed = await self._heads(self._unread_frames.__contains__)
-            self._schedule.admit_unfiled(heads, 0)
-            self._unread_frames = set(failed)
+            due_from, until = self._unread_frames, self._schedule.loaded_until
+            positions = sorted(due_from)
+            for head in heads:  # what is due later comes with its window, as all else does
+                position = positions[bisect_right(positions, head.sid) - 1]
+                self._schedule.admit_unfiled([head], due_from[position], until)
+            self._unread_frames = {position: due_from[position] for position in failed}
             for error in failed.values():
                 raise error
 
