@@ -8,6 +8,9 @@ to where the manifest ends, and are looked for there: what was delivered, cancel
 
 If the log no longer has the stretch, its messages are lost for good; the log of the broker says how many.
 
+The manifest is saved once, when all is known; also one that was lost itself (rebuild.py). Damaged files are
+set aside just before: a start that finds them after a crash begins again.
+
 All of it blocks: it is done before the broker serves. Memory is bounded by one fill, and by the schedule
 ids that were delivered, cancelled or moved since the stretch began.
 """
@@ -19,11 +22,12 @@ from collections.abc import Callable
 
 from core.logs.format import CANCEL, DELIVERED, PARKED
 from core.logs.log import MessageLog
-from core.logs.parked import CANCELLED, MOVED, cancels_of, schedule_ids_of
+from core.logs.parked import schedule_ids_of
 from core.wheel.bodies import LogBodies
 from core.wheel.fill import names_of, parked_of, tombstones_of
-from core.wheel.frames import delayed_frames
+from core.wheel.frames import delayed_frames, withdrawn_ids
 from core.wheel.manifest import Lost
+from core.wheel.rebuild import find_done
 from core.wheel.schedule import Schedule
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_writer import write_schedule_file
@@ -36,25 +40,25 @@ MOST_BYTES = 64 << 20
 
 
 def refill(shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> bool:
-    """Make anew what can be; gives whether messages are lost for good. OSError: nothing has changed."""
-    lost_some = False
-    made: list[ScheduleFile] = []
+    """Make anew what can be; gives whether messages may be lost for good. OSError: nothing has changed."""
+    manifest, made, lost_some = shelf.manifest, [], shelf.manifest.rebuilt
     for lost in shelf.lost:
-        begin, end = lost.listed.stretch
-        shelf.set_aside(lost)
-        if message_log.state.segments[0].base > begin:
+        if message_log.state.segments[0].base > lost.listed.stretch[0]:
             lost_some = True
             log.critical(
                 "%s. The message log no longer holds that part: these messages are lost",
                 lost.reason,
             )
-            continue
-        files = _Refill(shelf, message_log, schedule).make(lost)
-        made += files
-        found = sum(file.entry_count for file in files)
-        log.warning("positions %d to %d are filled anew: %d messages", begin, end, found)
-    if shelf.lost:
-        shelf.settle(made)
+        else:
+            made += _Refill(shelf, message_log, schedule).make(lost)
+    if manifest.rebuilt:
+        files = [*shelf.current, *made]
+        manifest, dead = find_done(manifest, message_log, files, schedule.done)
+        schedule.passed(manifest.delivered_until)
+        schedule.tombstones += dead
+        schedule.done -= {tombstone.sid for tombstone in dead}
+    if shelf.lost or manifest.rebuilt:
+        shelf.settle(made, manifest)
     return lost_some
 
 
@@ -74,9 +78,7 @@ class _Refill:
             if header.kind == DELIVERED:
                 delivered.update(schedule_ids_of(payload))
             elif header.kind == CANCEL and header.position >= end:
-                withdrawn.update(
-                    item.sid for item in cancels_of(payload) if item.outcome in (CANCELLED, MOVED)
-                )
+                withdrawn.update(withdrawn_ids(payload))
         scratch = Schedule(begin, self._schedule.delivered_until, {}, {}, set())
         made: list[ScheduleFile] = []
         gone = delivered | withdrawn
@@ -86,6 +88,8 @@ class _Refill:
                 made.append(self._write(scratch, header.end, gone))
         made.append(self._write(scratch, end, gone))
         self._schedule.done |= {sid for sid in delivered if sid < begin}
+        found = sum(file.entry_count for file in made)
+        log.warning("positions %d to %d are filled anew: %d messages", begin, end, found)
         return made
 
     def _write(self, scratch: Schedule, end: int, gone: set[int]) -> ScheduleFile:
