@@ -34,7 +34,7 @@ from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import ENTRY_SIZE, HOUR_MS, MESSAGE, Row, ScheduleDamaged
 from core.wheel.schedule_parts import FRAME, Unfiled
 from core.wheel.shelf import Shelf
-from core.wheel.window import ADMIT, Loaded, Window, read_frames, read_window
+from core.wheel.window import ADMIT, Loaded, Trouble, Window, read_frames, read_window
 
 log = logging.getLogger("kumquat.delay")
 
@@ -212,18 +212,17 @@ class Loader:
     async def _load_rest(self) -> None:
         """What could not be read when its window was loaded."""
         async with self.lock:
-            rest: list[Window] = []
-            trouble: OSError | None = None
-            for window in self._unread:
+            trouble: Trouble | None = None
+            for i, window in enumerate(self._unread):
                 loaded = await self._read(window)
                 await self._admit(loaded, window.mark)
+                self._unread[i] = window._replace(only=loaded.unread)  # also if the next one fails
                 trouble = trouble or loaded.trouble
-                if loaded.unread:
-                    rest.append(window._replace(only=loaded.unread))
+            rest = [window for window in self._unread if window.only]
             self._owe(rest, trouble, min(2 * self._pause, LONGEST_PAUSE_SECONDS))
         self._nudge(0)
 
-    def _owe(self, windows: list[Window], trouble: OSError | None, pause: float) -> None:
+    def _owe(self, windows: list[Window], trouble: Trouble | None, pause: float) -> None:
         """These have to be read again, after a pause."""
         self._unread, self._pause = windows, pause
         self._read_again_at = trio.current_time() + pause
@@ -232,8 +231,8 @@ class Loader:
         if windows:
             self._complaints.error(
                 "unread",
-                "a part of the schedule cannot be read at the moment; its messages wait, it is tried again "
-                f"until it can be: {trouble}",
+                "a part of the schedule cannot be read; its messages wait, it is tried again until it can "
+                f"be. A damaged file is made anew by a restart, while the message log has it: {trouble}",
             )
 
     async def _admit(self, loaded: Loaded, mark: int) -> None:
@@ -317,9 +316,9 @@ class Loader:
                     pass
                 spare = self._shelf.unused(self._schedule.wheel.files_in_use())
                 await in_thread(FILL, self._shelf.remove, spare)
-            except (OSError, KumquatError) as error:
+            except Exception as error:  # also what is not foreseen: it must not end the broker
                 text = "schedule files cannot be merged at the moment; they are tried again, others go on"
-                self._complaints.error("merge", f"{text}: {error}")
+                self._complaints.error("merge", f"{text}: {error!r}")
             if trio.current_time() >= self._merge_again_at:
                 self._merge_again_at = trio.current_time() + MERGE_RETRY_SECONDS
                 self._shelf.put_off.clear()
@@ -363,10 +362,10 @@ class Loader:
 
 def _count(file: ScheduleFile, begin: int, end: int) -> int:
     """Entries due in [begin, end); those of whole hours where a table is damaged, all where the file cannot
-    be read at the moment."""
-    try:
-        return file.count(None, begin, end)
-    except ScheduleDamaged:
-        return file.count(None, begin // HOUR_MS * HOUR_MS, -(-end // HOUR_MS) * HOUR_MS)
-    except OSError:
-        return file.entry_count
+    be read."""
+    with suppress(OSError, ScheduleDamaged):
+        try:
+            return file.count(None, begin, end)
+        except ScheduleDamaged:
+            return file.count(None, begin // HOUR_MS * HOUR_MS, -(-end // HOUR_MS) * HOUR_MS)
+    return file.entry_count

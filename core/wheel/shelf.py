@@ -110,13 +110,20 @@ class Shelf:
             if file is not None and file not in self._damaged and file not in self.put_off:
                 neighbours.append(file)
                 continue
-            found = plan_merge([Weighed(f.size, f.bytes_before(hour)) for f in neighbours])
+            found = plan_merge([self._weigh(one, hour) for one in neighbours])
             if found is not None:
                 return neighbours[found.start : found.stop]
             if file in self._damaged and file not in self.put_off and file.hours()[1] < hour:
                 return [file]
             neighbours = []
         return []
+
+    def _weigh(self, file: ScheduleFile, hour: int) -> Weighed:
+        try:
+            return Weighed(file.size, file.bytes_before(hour))
+        except ScheduleDamaged:
+            self._damaged.add(file)
+            return Weighed(file.size, 0)
 
     def merge(
         self, inputs: Sequence[ScheduleFile], delivered_until: int, live: Live
