@@ -349,3 +349,41 @@ def test_a_file_that_cannot_be_merged_does_not_keep_others_from_it(
             assert len(await values(broker)) == 5
 
     run(story)
+
+
+class NoMemory(FakeFiles):
+    """Reads of one sort of file find no memory for as long as the test says."""
+
+    suffix: str | None = None
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        if self._handles[fd].path.suffix == self.suffix:
+            raise MemoryError
+        return super().pread(fd, size, offset)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".schedule"])
+def test_a_read_that_finds_no_memory_does_not_end_the_broker(tmp_path: Path, suffix: str) -> None:
+    files = NoMemory(tmp_path)
+    disk = Disk(files)
+
+    async def story() -> None:
+        async with running(disk) as broker:
+            await broker.park("s", later(b"value", 60_000))
+            if suffix == ".log":
+                await without_memory(broker)
+        if suffix == ".schedule":
+            async with running(disk) as broker:
+                await without_memory(broker)
+
+    async def without_memory(broker: Broker) -> None:
+        await trio.sleep(1)
+        files.suffix = suffix
+        await trio.sleep(120)
+        assert broker.delay.statistics().failing is not None
+        files.suffix = None
+        await trio.sleep(120)
+        assert await values(broker) == [b"value"]
+        assert broker.delay.statistics().failing is None
+
+    run(story)
