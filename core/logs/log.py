@@ -205,6 +205,8 @@ class MessageLog:
             return
         if self._unpacked is None:
             many = [s for s in self.state.subjects if s.producers and len(s.producers) > MANY]
+            for subject in many:
+                subject.pack([])  # who sends from here on counts as changed
             self._unpacked = deque((s, list(s.producers or ())) for s in many)
         if self._unpacked:
             return

@@ -3,15 +3,18 @@
 A record lies in the message log at its schedule id, or in a schedule file; the entry says which. Neighbours
 are read together. Every record is checked against its own CRC: what is damaged comes back as the words that
 say so, never as bytes, and never keeps others from being read. What the disk does not give at the moment
-comes back as the OSError: that says nothing about the record, it is to be asked for again.
+comes back as the OSError: that says nothing about the record, it is to be asked for again. No memory to
+read it into is such an error too.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 
 from core.errors import CorruptMessage
@@ -93,7 +96,8 @@ class LogBodies:
 
     def read(self, position: int, size: int) -> bytes:
         segment = self._segment(position)
-        with self._log.open_files.pinned(segment.path) as fd:
+        pinned = self._log.open_files.pinned(segment.path)
+        with _memory_error_as_os_error(segment.path), pinned as fd:
             data = read_patiently(self._log.files, fd, size, position - segment.base)
         if len(data) != size:
             raise CorruptMessage(
@@ -107,6 +111,14 @@ class LogBodies:
         if i < 0:
             raise CorruptMessage(f"the log no longer has position {position}")
         return segments[i]
+
+
+@contextmanager
+def _memory_error_as_os_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError as error:
+        raise OSError(errno.ENOMEM, "no memory to read it", str(path)) from error
 
 
 def _runs(
@@ -172,7 +184,8 @@ def _from_file(file: ScheduleFile | None, slots: Sequence[Slot]) -> list[Body]:
     if file is not None:
         with suppress(ScheduleClosed):
             try:
-                found = file.read_many([(slot.offset, slot.length) for slot in slots])
+                with _memory_error_as_os_error(file.path):
+                    found = file.read_many([(slot.offset, slot.length) for slot in slots])
             except (ScheduleDamaged, OSError) as error:
                 return _each(slots, lambda slot: _from_file(file, [slot])[0], error)
             return [body if isinstance(body, bytes) else str(body) for body in found]

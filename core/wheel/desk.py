@@ -247,6 +247,7 @@ class Desk:
         parked = b""
         if item.outcome == MOVE_REMEMBERED:
             self._check_due(item.due)
+            item = item._replace(due=max(item.due, self._now_ms()))
         elif item.outcome == MOVED:
             self._check_due(item.until)
             item = item._replace(until=max(item.until, self._now_ms()))

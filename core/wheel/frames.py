@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from core.logs.format import DELAYED, FrameHeader
 from core.logs.log import MessageLog
+from core.logs.parked import CANCELLED, MOVED, cancels_of
 from core.logs.scan import Frames, payload_damage
 
 log = logging.getLogger("kumquat.delay")
@@ -36,3 +37,8 @@ def delayed_frames(
                     else:
                         log.error("%s: position %d: %s", segment.path, position, damage)
                 position = header.end
+
+
+def withdrawn_ids(payload: bytes) -> list[int]:
+    """Schedule ids of the messages that a CANCEL frame cancels or moves."""
+    return [item.sid for item in cancels_of(payload) if item.outcome in (CANCELLED, MOVED)]

@@ -34,7 +34,7 @@ from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import ENTRY_SIZE, HOUR_MS, MESSAGE, Row, ScheduleDamaged
 from core.wheel.schedule_parts import FRAME, Unfiled
 from core.wheel.shelf import Shelf
-from core.wheel.window import ADMIT, Loaded, Window, read_frames, read_window
+from core.wheel.window import ADMIT, Loaded, Trouble, Window, read_frames, read_window
 
 log = logging.getLogger("kumquat.delay")
 
@@ -69,8 +69,9 @@ class Loader:
         self._merge_again_at = 0.0
         self._unread: list[Window] = []
         """What could not be read of windows that are loaded."""
-        self._unread_frames: set[int] = set()
-        """The same for frames that no file holds yet, by position."""
+        self._unread_frames: dict[int, int] = {}
+        """The same for frames that no file holds yet: by position, the due time from which on their
+        messages are not in the wheel."""
         self._unread_reason: str | None = None
         self._pause, self._read_again_at = RETRY_SECONDS, 0.0
         self._complaints = Complaints(log)
@@ -141,9 +142,9 @@ class Loader:
             trouble = await self._try_to_fill()
             window = Window(begin, schedule.border, schedule.mark, None)
             loaded = await self._read(window)
-            heads = await self._read_frames() if trouble is not None else []
+            heads = await self._read_frames(begin) if trouble is not None else []
             await self._admit(loaded, window.mark)
-            schedule.admit_unfiled(heads, begin)
+            schedule.admit_unfiled(heads, begin, schedule.border)
             if loaded.unread:
                 rest = window._replace(only=loaded.unread)
                 self._owe([*self._unread, rest], loaded.trouble, RETRY_SECONDS)
@@ -175,22 +176,26 @@ class Loader:
             what = "cancels of messages for later"
         log.error("up to %d %s are lost: %s", lost, what, "; ".join(map(str, damages)))
 
-    async def _read_frames(self) -> list[Unfiled]:
+    async def _read_frames(self, begin: int) -> list[Unfiled]:
         """The heads of messages that no file holds, parked before the load under way. A frame that cannot
         be read is noted: nothing is filed before it can be."""
         mark, unread = self._schedule.mark, self._unread_frames
         heads, failed = await self._heads(
             lambda position: position < mark and position not in unread
         )
-        self._unread_frames |= failed.keys()
+        self._unread_frames.update(dict.fromkeys(failed, begin))
         return heads
 
     async def _admit_unread_frames(self) -> None:
         """What the loads before could not read of the log comes into the wheel. OSError: not all of it."""
         if self._unread_frames:
             heads, failed = await self._heads(self._unread_frames.__contains__)
-            self._schedule.admit_unfiled(heads, 0)
-            self._unread_frames = set(failed)
+            due_from, until = self._unread_frames, self._schedule.loaded_until
+            positions = sorted(due_from)
+            for head in heads:  # what is due later comes with its window, as all else does
+                position = positions[bisect_right(positions, head.sid) - 1]
+                self._schedule.admit_unfiled([head], due_from[position], until)
+            self._unread_frames = {position: due_from[position] for position in failed}
             for error in failed.values():
                 raise error
 
@@ -207,18 +212,17 @@ class Loader:
     async def _load_rest(self) -> None:
         """What could not be read when its window was loaded."""
         async with self.lock:
-            rest: list[Window] = []
-            trouble: OSError | None = None
-            for window in self._unread:
+            trouble: Trouble | None = None
+            for i, window in enumerate(self._unread):
                 loaded = await self._read(window)
                 await self._admit(loaded, window.mark)
+                self._unread[i] = window._replace(only=loaded.unread)  # also if the next one fails
                 trouble = trouble or loaded.trouble
-                if loaded.unread:
-                    rest.append(window._replace(only=loaded.unread))
+            rest = [window for window in self._unread if window.only]
             self._owe(rest, trouble, min(2 * self._pause, LONGEST_PAUSE_SECONDS))
         self._nudge(0)
 
-    def _owe(self, windows: list[Window], trouble: OSError | None, pause: float) -> None:
+    def _owe(self, windows: list[Window], trouble: Trouble | None, pause: float) -> None:
         """These have to be read again, after a pause."""
         self._unread, self._pause = windows, pause
         self._read_again_at = trio.current_time() + pause
@@ -227,8 +231,8 @@ class Loader:
         if windows:
             self._complaints.error(
                 "unread",
-                "a part of the schedule cannot be read at the moment; its messages wait, it is tried again "
-                f"until it can be: {trouble}",
+                "a part of the schedule cannot be read; its messages wait, it is tried again until it can "
+                f"be. A damaged file is made anew by a restart, while the message log has it: {trouble}",
             )
 
     async def _admit(self, loaded: Loaded, mark: int) -> None:
@@ -312,9 +316,9 @@ class Loader:
                     pass
                 spare = self._shelf.unused(self._schedule.wheel.files_in_use())
                 await in_thread(FILL, self._shelf.remove, spare)
-            except (OSError, KumquatError) as error:
+            except Exception as error:  # also what is not foreseen: it must not end the broker
                 text = "schedule files cannot be merged at the moment; they are tried again, others go on"
-                self._complaints.error("merge", f"{text}: {error}")
+                self._complaints.error("merge", f"{text}: {error!r}")
             if trio.current_time() >= self._merge_again_at:
                 self._merge_again_at = trio.current_time() + MERGE_RETRY_SECONDS
                 self._shelf.put_off.clear()
@@ -358,10 +362,10 @@ class Loader:
 
 def _count(file: ScheduleFile, begin: int, end: int) -> int:
     """Entries due in [begin, end); those of whole hours where a table is damaged, all where the file cannot
-    be read at the moment."""
-    try:
-        return file.count(None, begin, end)
-    except ScheduleDamaged:
-        return file.count(None, begin // HOUR_MS * HOUR_MS, -(-end // HOUR_MS) * HOUR_MS)
-    except OSError:
-        return file.entry_count
+    be read."""
+    with suppress(OSError, ScheduleDamaged):
+        try:
+            return file.count(None, begin, end)
+        except ScheduleDamaged:
+            return file.count(None, begin // HOUR_MS * HOUR_MS, -(-end // HOUR_MS) * HOUR_MS)
+    return file.entry_count

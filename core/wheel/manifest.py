@@ -93,7 +93,10 @@ def open_files(
 ) -> tuple[list[ScheduleFile], list[Lost]]:
     """The listed files, open, in order; and those that are missing or not the ones that were listed.
     Leftovers are removed. StartError when the disk cannot be read: that may pass, nothing is given up."""
-    _remove_leftovers(files, directory, manifest)
+    if (
+        not manifest.rebuilt
+    ):  # until it is saved, the next start may have to make it from these files again
+        _remove_leftovers(files, directory, manifest)
     found: list[ScheduleFile] = []
     lost: list[Lost] = []
     try:

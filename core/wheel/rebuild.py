@@ -1,12 +1,16 @@
 """The manifest from what is left, when both of its copies are lost.
 
 Which files count is told by their names and footers: of those that overlap, the one with the longest
-stretch was merged from the others and says the same. `filled` is where the last one ends: replay goes on
-from there. Three things only the manifest knew:
+stretch was merged from the others and says the same. Whole ones come first: of a damaged one only those
+parts of its stretch count that no whole one has; they are filled anew (refill.py). `filled` is where the
+last one ends: replay goes on from there. Three things only the manifest knew (the first: `find_done`):
 
-- `delivered_until`: messages are delivered in order of (due, schedule id), so of those that the log has as
-  delivered and the files still hold, the last one tells (`find_delivered`). If the log has no such
-  delivery any more, all that is in the files is delivered, perhaps again: rather twice than never.
+- what is delivered or cancelled. What the log still tells goes by schedule id into `done`. For what was
+  done with before the log begins there is `delivered_until`: messages are delivered in order of (due,
+  schedule id), so of those that were due by then, all up to the last one that is known to be delivered.
+  What is due later is never told by that order: some may have been left behind, since they could not be
+  read. If the log has no such delivery any more, all that is in the files is delivered, perhaps again:
+  rather twice than never.
 - how much is pending: it is counted.
 - remembered cancels and moves from before `filled`: they are forgotten, the log says so.
 """
@@ -16,17 +20,27 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from core.logs.files import Files
-from core.logs.format import DELIVERED
+from core.logs.format import CANCEL, DELIVERED
 from core.logs.log import MessageLog
 from core.logs.parked import schedule_ids_of
-from core.wheel.frames import delayed_frames
+from core.logs.scan import Frames
+from core.logs.segment import Segment
+from core.wheel.frames import delayed_frames, withdrawn_ids
 from core.wheel.manifest_format import Listed, Manifest
 from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ENTRY, MESSAGE, REFILED, SUFFIX, ScheduleDamaged
-from core.wheel.schedule_parts import Key
+from core.wheel.schedule_format import (
+    ENTRY,
+    MESSAGE,
+    REFILED,
+    SUFFIX,
+    TOMBSTONE,
+    ScheduleDamaged,
+    Tombstone,
+)
 
 log = logging.getLogger("kumquat.schedule")
 
@@ -38,9 +52,13 @@ def rebuild(files: Files, directory: Path) -> Manifest:
     of them holds is looked at when it is opened."""
     listed = [one for name in files.listdir(directory) if (one := _listed(files, directory, name))]
     chosen: list[Listed] = []
-    for one in sorted(listed, key=lambda one: (one.stretch[0], -one.stretch[1], -one.number)):
-        if not chosen or one.stretch[0] >= chosen[-1].stretch[1]:
+    for one in sorted(listed, key=_rank):
+        free = _free(one.stretch, chosen)
+        if one.size == 0:
+            chosen += [one._replace(stretch=part) for part in free]
+        elif free == [one.stretch]:
             chosen.append(one)
+        chosen.sort()
     filled = max((one.stretch[1] for one in chosen), default=0)
     log.critical(
         "%s: both copies of the schedule's manifest are lost. It is made from %d schedule files with %d "
@@ -54,9 +72,26 @@ def rebuild(files: Files, directory: Path) -> Manifest:
     return Manifest(filled, files=chosen, rebuilt=True)
 
 
+def _rank(one: Listed) -> tuple[bool, int, int, int]:
+    return one.size == 0, one.stretch[0], -one.stretch[1], -one.number
+
+
+def _free(stretch: tuple[int, int], chosen: Sequence[Listed]) -> list[tuple[int, int]]:
+    """The parts of a stretch that none of the chosen files holds; they are in order."""
+    at, end = stretch
+    found = []
+    for one in chosen:
+        if at < one.stretch[0]:
+            found.append((at, min(end, one.stretch[0])))
+        at = max(at, one.stretch[1])
+        if at >= end:
+            break
+    return [*found, (at, end)] if at < end else found
+
+
 def _listed(files: Files, directory: Path, name: str) -> Listed | None:
-    """A file that cannot be opened is listed by its name: it is found to be lost, and filled anew if the
-    log has its stretch."""
+    """A file that cannot be opened is listed by its name, without a size: it is found to be lost, and
+    filled anew if the log has its stretch."""
     matched = _NAME.fullmatch(name)
     if matched is None:
         return None
@@ -69,31 +104,49 @@ def _listed(files: Files, directory: Path, name: str) -> Listed | None:
     return Listed.of(file)
 
 
-def find_delivered(message_log: MessageLog, files: Sequence[ScheduleFile], done: set[int]) -> Key:
-    """Blocks: the last entry of the files that is known to be delivered; (-1, -1): none is. `done`: what is
-    known from the frames that were replayed. Then segments are looked through, the newest first."""
-    for sids in _delivered(message_log, done):
-        found = max((key for file in files for key in _keys(file, sids)), default=None)
-        if found is not None:
-            return found
-    return (-1, -1)
+def find_done(
+    manifest: Manifest,
+    message_log: MessageLog,
+    files: Sequence[ScheduleFile],
+    replayed: set[int],
+) -> tuple[Manifest, list[Tombstone]]:
+    """Blocks: the manifest with what is done with of the files; and tombstones for all that is, behind
+    `delivered_until`, and has none in the files. `replayed`: what the frames behind `filled` deliver.
+    Memory: the schedule ids of all that the log has as done with."""
+    first = message_log.state.segments[0]
+    delivered, withdrawn = set(replayed), set()
+    for header, payload in delayed_frames(message_log, first.base, manifest.filled):
+        if header.kind == DELIVERED:
+            delivered.update(schedule_ids_of(payload))
+        elif header.kind == CANCEL:
+            withdrawn.update(withdrawn_ids(payload))
+    struck = {entry[1] for file in files for entry in _entries(file, TOMBSTONE)}
+    last = (-1, -1)
+    dead: list[Tombstone] = []
+    for due, sid, _, length, subject_id in (e for file in files for e in _entries(file, MESSAGE)):
+        if sid in delivered and not length & REFILED:
+            last = max(last, (due, sid))
+        if (sid in delivered or sid in withdrawn) and sid not in struck:
+            dead.append(Tombstone(due, sid, subject_id))
+    until = min(last, (_begin_of(message_log, first), -1))
+    dead = [one for one in dead if one[:2] > until]
+    done = {one.sid for one in dead} - replayed
+    latest = max((one.due for one in dead), default=-1)
+    return replace(manifest, delivered_until=until, done=done, done_until=latest), dead
 
 
-def _delivered(message_log: MessageLog, done: set[int]) -> Iterator[set[int]]:
-    if done:
-        yield done
-    for segment in reversed(message_log.state.segments):
-        frames = delayed_frames(message_log, segment.base, segment.end)
-        sids = [schedule_ids_of(payload) for header, payload in frames if header.kind == DELIVERED]
-        if sids:
-            yield {sid for some in sids for sid in some}
+def _begin_of(message_log: MessageLog, segment: Segment) -> int:
+    """When it was begun; -1 if it does not tell, or if nothing was before it."""
+    if segment.base == 0:
+        return -1
+    with Frames(message_log.files, segment) as frames:
+        header = frames.header_at(segment.base)
+    return -1 if isinstance(header, str) else header.store_time
 
 
-def _keys(file: ScheduleFile, sids: set[int]) -> Iterator[Key]:
+def _entries(file: ScheduleFile, kind: int) -> Iterator[tuple[int, int, int, int, int]]:
     try:
-        for row in file.rows(MESSAGE):
-            for due, sid, _, length, _ in ENTRY.iter_unpack(file.table(row.first, row.entries)):
-                if sid in sids and not length & REFILED:
-                    yield due, sid
+        for row in file.rows(kind):
+            yield from ENTRY.iter_unpack(file.table(row.first, row.entries))
     except ScheduleDamaged as damage:
         log.error("%s", damage)

@@ -2,13 +2,17 @@
 
 The frames of the lost stretch are applied to a schedule of their own, as they were when they were new, and
 filled from there; so the same code decides what belongs in. Two things are known only from later frames, up
-to where the manifest ends, and are looked for there: what was delivered since stays out, and what this
-stretch delivered of older files goes into `done`, since the tombstones for it may be lost with the file.
+to where the manifest ends, and are looked for there: what was delivered, cancelled or moved since stays out
+(a tombstone for it may have been merged away), and what this stretch delivered of older files goes into
+`done`, since the tombstones for it may be lost with the file.
 
 If the log no longer has the stretch, its messages are lost for good; the log of the broker says how many.
 
+The manifest is saved once, when all is known; also one that was lost itself (rebuild.py). Damaged files are
+set aside just before: a start that finds them after a crash begins again.
+
 All of it blocks: it is done before the broker serves. Memory is bounded by one fill, and by the schedule
-ids that were delivered since the stretch began.
+ids that were delivered, cancelled or moved since the stretch began.
 """
 
 from __future__ import annotations
@@ -16,13 +20,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from core.logs.format import DELIVERED, PARKED
+from core.logs.format import CANCEL, DELIVERED, PARKED
 from core.logs.log import MessageLog
 from core.logs.parked import schedule_ids_of
 from core.wheel.bodies import LogBodies
 from core.wheel.fill import names_of, parked_of, tombstones_of
-from core.wheel.frames import delayed_frames
+from core.wheel.frames import delayed_frames, withdrawn_ids
 from core.wheel.manifest import Lost
+from core.wheel.rebuild import find_done
 from core.wheel.schedule import Schedule
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_writer import write_schedule_file
@@ -35,25 +40,25 @@ MOST_BYTES = 64 << 20
 
 
 def refill(shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> bool:
-    """Make anew what can be; gives whether messages are lost for good. OSError: nothing has changed."""
-    lost_some = False
-    made: list[ScheduleFile] = []
+    """Make anew what can be; gives whether messages may be lost for good. OSError: nothing has changed."""
+    manifest, made, lost_some = shelf.manifest, [], shelf.manifest.rebuilt
     for lost in shelf.lost:
-        begin, end = lost.listed.stretch
-        shelf.set_aside(lost)
-        if message_log.state.segments[0].base > begin:
+        if message_log.state.segments[0].base > lost.listed.stretch[0]:
             lost_some = True
             log.critical(
                 "%s. The message log no longer holds that part: these messages are lost",
                 lost.reason,
             )
-            continue
-        files = _Refill(shelf, message_log, schedule).make(lost)
-        made += files
-        found = sum(file.entry_count for file in files)
-        log.warning("positions %d to %d are filled anew: %d messages", begin, end, found)
-    if shelf.lost:
-        shelf.settle(made)
+        else:
+            made += _Refill(shelf, message_log, schedule).make(lost)
+    if manifest.rebuilt:
+        files = [*shelf.current, *made]
+        manifest, dead = find_done(manifest, message_log, files, schedule.done)
+        schedule.passed(manifest.delivered_until)
+        schedule.tombstones += dead
+        schedule.done -= {tombstone.sid for tombstone in dead}
+    if shelf.lost or manifest.rebuilt:
+        shelf.settle(made, manifest)
     return lost_some
 
 
@@ -68,22 +73,28 @@ class _Refill:
     def make(self, lost: Lost) -> list[ScheduleFile]:
         begin, end = lost.listed.stretch
         delivered: set[int] = set()
+        withdrawn: set[int] = set()
         for header, payload in delayed_frames(self._log, begin, self._schedule.filled):
             if header.kind == DELIVERED:
                 delivered.update(schedule_ids_of(payload))
+            elif header.kind == CANCEL and header.position >= end:
+                withdrawn.update(withdrawn_ids(payload))
         scratch = Schedule(begin, self._schedule.delivered_until, {}, {}, set())
         made: list[ScheduleFile] = []
+        gone = delivered | withdrawn
         for header, payload in delayed_frames(self._log, begin, end):
             scratch.apply(header.kind, header.subject_id, header.position, payload)
             if header.kind == PARKED and scratch.recent_bytes >= MOST_BYTES:
-                made.append(self._write(scratch, header.end, delivered))
-        made.append(self._write(scratch, end, delivered))
+                made.append(self._write(scratch, header.end, gone))
+        made.append(self._write(scratch, end, gone))
         self._schedule.done |= {sid for sid in delivered if sid < begin}
+        found = sum(file.entry_count for file in made)
+        log.warning("positions %d to %d are filled anew: %d messages", begin, end, found)
         return made
 
-    def _write(self, scratch: Schedule, end: int, delivered: set[int]) -> ScheduleFile:
+    def _write(self, scratch: Schedule, end: int, gone: set[int]) -> ScheduleFile:
         fill = scratch.begin_fill(end)
-        fill.gone |= delivered
+        fill.gone |= gone
         parked = list(parked_of(fill, self._read, self._live))
         shelf, stretch = self._shelf, (fill.start, end)
         file = write_schedule_file(

@@ -507,11 +507,10 @@ class Schedule:
                 entry = (due, *entry[1:])
             yield entry
 
-    def admit_unfiled(self, heads: Iterable[Unfiled], due_from: int) -> None:
-        """Put messages into the wheel that no file holds yet and that are not there: due from there on, and
-        before the border."""
+    def admit_unfiled(self, heads: Iterable[Unfiled], due_from: int, until: int) -> None:
+        """Put messages into the wheel that no file holds yet and that are not there: due in between."""
         for due, sid, length, subject_id, named in heads:
-            if due_from <= due < self.border and sid not in self.gone and sid >= self.filled:
+            if due_from <= due < until and sid not in self.gone and sid >= self.filled:
                 self.wheel.add(due, sid, length, subject_id, named)
 
     def struck_recently(self) -> set[int]:

@@ -46,7 +46,6 @@ from core.wheel.inquiry import Cursor, Inquiry, Page, Pending, parse
 from core.wheel.lateness import Lateness
 from core.wheel.loader import Loader
 from core.wheel.outcomes import Moment
-from core.wheel.rebuild import find_delivered
 from core.wheel.refill import refill
 from core.wheel.schedule import Schedule
 from core.wheel.shelf import Shelf
@@ -271,10 +270,6 @@ def open_with_delay(
     schedule.end_replay()
     try:
         lost_some = refill(shelf, message_log.log, schedule)
-        if shelf.manifest.rebuilt:
-            schedule.passed(find_delivered(message_log.log, shelf.current, schedule.done))
-            shelf.settle([], schedule.delivered_until)
-            lost_some = True
     except OSError as error:
         shelf.close()
         raise StartError(f"lost schedule files cannot be made anew: {error}") from error

@@ -19,7 +19,6 @@ from pathlib import Path
 from core.logs.files import Files
 from core.wheel import manifest as manifests
 from core.wheel.fill import ReadFrame, names_of, parked_of, tombstones_of
-from core.wheel.manifest import Lost
 from core.wheel.manifest_format import Listed, Manifest
 from core.wheel.merge import Weighed, merge, plan_merge
 from core.wheel.schedule_file import ScheduleFile
@@ -88,20 +87,15 @@ class Shelf:
             self._open(file)
             self.current = [*self.current, file]
 
-    def set_aside(self, lost: Lost) -> None:
-        """Blocks: keep what is left of a damaged file, for whoever can make something of it."""
-        path = self.directory / lost.listed.name
-        if self.files.exists(path):
-            self.files.rename(path, path.with_suffix(".damaged"))
-
-    def settle(
-        self, made: Sequence[ScheduleFile], delivered_until: tuple[int, int] | None = None
-    ) -> None:
-        """Blocks: what was lost is made anew, or given up; the manifest no longer names it."""
+    def settle(self, made: Sequence[ScheduleFile], manifest: Manifest) -> None:
+        """Blocks: what was lost is made anew, or given up; the manifest that is saved no longer names it.
+        What is left of a damaged file is kept aside, for whoever can make something of it."""
+        fresh = {file.path for file in made}
+        for path in [self.directory / lost.listed.name for lost in self.lost]:
+            if path not in fresh and self.files.exists(path):
+                self.files.rename(path, path.with_suffix(".damaged"))
         current = sorted([*self.current, *made], key=lambda file: file.stretch)
-        until = self.manifest.delivered_until if delivered_until is None else delivered_until
-        listed = [Listed.of(file) for file in current]
-        manifest = replace(self.manifest, files=listed, delivered_until=until)
+        manifest = replace(manifest, files=[Listed.of(file) for file in current])
         self._save(manifest, None)
         self.manifest, self.current, self.lost = manifest, current, []
         for file in made:
@@ -116,13 +110,20 @@ class Shelf:
             if file is not None and file not in self._damaged and file not in self.put_off:
                 neighbours.append(file)
                 continue
-            found = plan_merge([Weighed(f.size, f.bytes_before(hour)) for f in neighbours])
+            found = plan_merge([self._weigh(one, hour) for one in neighbours])
             if found is not None:
                 return neighbours[found.start : found.stop]
             if file in self._damaged and file not in self.put_off and file.hours()[1] < hour:
                 return [file]
             neighbours = []
         return []
+
+    def _weigh(self, file: ScheduleFile, hour: int) -> Weighed:
+        try:
+            return Weighed(file.size, file.bytes_before(hour))
+        except ScheduleDamaged:
+            self._damaged.add(file)
+            return Weighed(file.size, 0)
 
     def merge(
         self, inputs: Sequence[ScheduleFile], delivered_until: int, live: Live

@@ -2,8 +2,8 @@
 
 An error of the machine touches only what it is about. What could not be read is given back, to be read
 again later; and so are the rows that unread tombstones may be about: rather late than delivered although
-it was cancelled. Tombstones are about strictly older files, so the newest file is read first, and of each
-file the messages before the tombstones.
+it was cancelled. Rows that turn out to be damaged are treated alike. Tombstones are about strictly older
+files, so the newest file is read first, and of each file the messages before the tombstones.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ ADMIT = 8_192
 
 Part = tuple[ScheduleFile, Row | None]
 """A row of messages of a file; None: all of its rows."""
+Trouble = OSError | ScheduleDamaged
+"""Why something could not be read: for the moment, or until a start makes the file anew from the log."""
 Lost = Callable[[ScheduleFile, Row, int, list[ScheduleDamaged]], None]
 """Told of a damaged table: how many entries it costs at most."""
 
@@ -60,8 +62,7 @@ class Loaded:
     struck: set[int] = field(default_factory=set)
     """Schedule ids that tombstones take out."""
     unread: set[Part] = field(default_factory=set)
-    trouble: OSError | None = None
-    """Why something could not be read."""
+    trouble: Trouble | None = None
 
 
 def read_window(
@@ -111,7 +112,7 @@ class _Reading:
             return [row for of, row in only if of is file and row is not None]
         try:
             rows = list(file.rows(MESSAGE, *self._window.hours))
-        except OSError as error:
+        except (OSError, ScheduleDamaged) as error:
             self.loaded.trouble = error
             self.loaded.unread.add((file, None))
             return []
@@ -120,7 +121,7 @@ class _Reading:
     def tombstones(self, file: ScheduleFile) -> None:
         try:
             rows = list(file.rows(TOMBSTONE, *self._window.hours))
-        except OSError as error:
+        except (OSError, ScheduleDamaged) as error:
             self.loaded.trouble = error
             self._all_unsure = True
             return

@@ -93,6 +93,27 @@ def test_many_producers_are_packed_before_the_roll_and_all_are_there_after_it(st
     driver.check()
 
 
+def test_a_producer_that_appears_before_the_first_is_packed_is_in_the_preamble() -> None:
+    driver = Driver(segment_bytes=300_000, index_max_entries=1_000_000)
+    driver.create("a")
+    driver.settle()
+    for producer in range(MANY + 1):
+        produced(driver, producer)
+        driver.sync()
+    driver.append("a", 300_000)
+    driver.sync()
+    assert driver.log.has_chores, "the roll waits until they are packed"
+    produced(driver, MANY + 7)
+    driver.sync()
+    while driver.log.pack_step(500):
+        pass
+    driver.settle()
+    assert len(driver.log.state.segments) == 2
+    driver.start()
+    assert MANY + 7 in (driver.subject("a").producers or {})
+    driver.check()
+
+
 def _numbers(producers: object) -> object:
     assert isinstance(producers, dict)
     return {p: [b[:4] for b in batches] for p, (_, batches) in producers.items()}

@@ -8,6 +8,7 @@ import trio
 
 from core.logs.parked import pack_parked
 from core.logs.tests.power import FakeFiles
+from core.wheel import blocks
 from core.wheel.manifest_format import Manifest
 from core.wheel.schedule_file import ScheduleFile
 from core.wheel.schedule_format import (
@@ -136,3 +137,41 @@ def test_a_file_that_cannot_be_merged_does_not_keep_others_from_it() -> None:
     assert bad in shelf.current
     assert len(merged) == 2, "eight before it, and eight behind it"
     assert shelf.plan(START + 2 * HOUR)[0] in shelf.current
+
+
+@pytest.mark.parametrize("of_cancels", [False, True])
+def test_rows_that_are_damaged_while_the_broker_runs_hold_up_only_their_file(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, of_cancels: bool
+) -> None:
+    monkeypatch.setattr(blocks, "KEPT_BLOCKS", 0)  # as in a file with many
+
+    async def story() -> None:
+        async with running(disk) as broker:
+            gone, kept = at(b"cancelled", START + 3 * HOUR, b"x"), at(b"kept", START + 3 * HOUR)
+            await broker.park("s", gone, kept)
+        async with running(disk) as broker:
+            await broker.park("s", cancel(b"x"))
+            await broker.park("t", at(b"filed", START + 4 * HOUR))
+        async with running(disk) as broker:
+            await broker.park("u", at(b"fresh", START + 4 * HOUR))
+            paths = sorted(
+                disk.schedule / name
+                for name in disk.files.listdir(disk.schedule)
+                if name.endswith(".schedule")
+            )
+            bad = ScheduleFile(disk.files, paths[of_cancels])
+            entries = bad.footer.parked + bad.footer.tombstones
+            flip(disk, bad.path, bad.footer.records + entries * ENTRY_SIZE + 5)
+            disk.clock.jump_to(START + 5 * HOUR)
+            await trio.sleep(600)
+            assert len(await broker.messages("u")) == 1
+            assert await broker.messages("s") == []
+            assert len(await broker.messages("t")) == (not of_cancels)
+            assert "rows" in str(broker.delay.statistics().failing)
+        assert 0 < len([r for r in caplog.records if "made anew by a restart" in r.message]) < 15
+        async with running(disk) as broker:
+            await broker.wait_until_idle()
+            found = [[r.value for r in await broker.messages(name)] for name in "stu"]
+            assert found == [[b"kept"], [b"filed"], [b"fresh"]]
+
+    run(story)

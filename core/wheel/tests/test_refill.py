@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from core.logs.tests.power import FakeFiles
-from core.wheel.tests.delays import HOUR, Disk, later, run, running
+from core.wheel.tests.delays import HOUR, START, Disk, at, later, run, running
 
 
 def schedule_files(disk: Disk) -> list[Path]:
@@ -108,5 +108,36 @@ def test_what_the_log_no_longer_has_is_lost_loudly_and_not_counted(
             disk.clock.jump(7 * HOUR)
             await broker.wait_until_idle()
             assert len(await broker.messages("s")) == left
+
+    run(story)
+
+
+def test_what_was_cancelled_or_moved_since_does_not_come_back(tmp_path: Path) -> None:
+    """Its tombstone was merged away when its hour had passed; the frames behind the stretch tell."""
+    disk = Disk(FakeFiles(tmp_path))
+    start = START // HOUR * HOUR
+
+    async def story() -> None:
+        async with running(disk) as broker:
+            cancelled = at(b"cancelled", start + 2 * HOUR, b"c")
+            moved = at(b"moved", start + 2 * HOUR + 5, b"m")
+            await broker.park("s", cancelled, moved, at(bytes(20_000), start + 300 * HOUR))
+        async with running(disk) as broker:
+            await broker.delay.cancel(broker.subject("s"), delay_id="c")
+            await broker.delay.move(broker.subject("s"), delay_id="m", due=start + 3 * HOUR)
+            await broker.park("s", at(b"tick", start + 4 * HOUR))
+        for hour, count in ((4, 2), (6, 3)):
+            async with running(disk) as broker:
+                disk.clock.jump_to(start + (hour + 1) * HOUR)
+                await broker.wait_for("s", count)
+                await trio.sleep(60)  # for merges
+                await broker.park("s", at(b"tick", start + (hour + 2) * HOUR))
+        for path in schedule_files(disk):
+            disk.files.unlink(path)
+        async with running(disk) as broker:
+            await trio.sleep(60)
+            found = [record.value for record in await broker.messages("s")]
+            assert found == [b"moved", b"tick", b"tick"]
+            assert broker.delay.statistics().pending == 2
 
     run(story)

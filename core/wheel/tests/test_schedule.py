@@ -234,7 +234,7 @@ class Life:
         self.begin_fill()
         if self.rng.random() < 0.2:
             self.abandon_fill()
-            schedule.admit_unfiled(self.unfiled(schedule.mark), max(since, 0))
+            schedule.admit_unfiled(self.unfiled(schedule.mark), max(since, 0), schedule.border)
         else:
             self.finish_fill()
         if self.schedule is not schedule:

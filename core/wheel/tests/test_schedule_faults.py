@@ -326,7 +326,7 @@ def test_a_manifest_that_could_not_be_saved_takes_no_file_along() -> None:
                 file = Fill((100 * k, 100 * k + 100), [parked(NOON, 100 * k + 1)]).write(files)
                 listed = [*shelf.manifest.files, Listed.of(file)]
                 shelf.add(file, replace(shelf.manifest, filled=100 * k + 100, files=listed))
-            shelf.settle([])
+            shelf.settle([], shelf.manifest)
             inputs = shelf.current[:2]
             merged = shelf.merge(inputs, 0, lambda _: True)
             name = "schedule" if operation == "fsync_dir" else "manifest"

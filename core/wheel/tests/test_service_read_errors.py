@@ -14,6 +14,7 @@ import trio
 from core.errors import StorageError
 from core.logs.tests.power import FakeFiles
 from core.wheel import merge
+from core.wheel.schedule import Schedule
 from core.wheel.tests.delays import (
     HOUR,
     START,
@@ -94,6 +95,65 @@ def test_a_frame_that_cannot_be_read_during_a_fill_is_not_dropped(
             await trio.sleep(60)
             assert len(await values(broker)) == 3
         assert 0 < len([r for r in caplog.records if r.levelno >= logging.ERROR]) < 10
+
+    run(story)
+
+
+def test_a_frame_that_cannot_be_read_during_a_load_is_not_loaded_a_second_time(
+    disk: Disk, files: BadFiles
+) -> None:
+    """One of its messages was in the wheel before the load, the other was to come with it."""
+
+    async def story() -> None:
+        async with running(disk) as broker:
+            await trio.sleep(5)
+            loaded_until = broker.delay.statistics().loaded_until
+            soon, next_window = at(b"soon", loaded_until - 60_000), loaded_until + 600_000
+            await broker.park("s", soon, at(b"in the next window", next_window))
+            spoil(files, b"in the next window", suffix=".log")
+            disk.clock.jump_to(loaded_until - 301_000)
+            await trio.sleep(20)
+            assert broker.delay.statistics().failing is not None
+            files.is_bad = None
+            await trio.sleep(30)
+            assert broker.delay.statistics().loaded == 2
+            disk.clock.jump_to(next_window + 1)
+            await trio.sleep(60)
+            assert await values(broker) == [b"soon", b"in the next window"]
+        async with running(disk) as broker:
+            await trio.sleep(60)
+            assert len(await values(broker)) == 2
+
+    run(story)
+
+
+def test_a_frame_that_can_be_read_again_during_the_next_load_is_loaded_once(
+    disk: Disk, files: BadFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is due in the window that is being loaded: the load brings it."""
+
+    async def story() -> None:
+        async with running(disk) as broker:
+            await trio.sleep(5)
+            loaded_until = broker.delay.statistics().loaded_until
+            due = loaded_until + HOUR + 600_000
+            await broker.park("s", at(b"value", due))
+            spoil(files, b"value", suffix=".log")
+            disk.clock.jump_to(loaded_until - 301_000)
+            await trio.sleep(20)
+            begin_load = Schedule.begin_load
+
+            def read_again_from_here(schedule: Schedule, until: int, log_end: int) -> None:
+                files.is_bad = None
+                begin_load(schedule, until, log_end)
+
+            monkeypatch.setattr(Schedule, "begin_load", read_again_from_here)
+            disk.clock.jump_to(loaded_until + HOUR - 290_000)
+            await trio.sleep(20)
+            assert broker.delay.statistics().loaded == 1
+            disk.clock.jump_to(due + 1)
+            await trio.sleep(20)
+            assert await values(broker) == [b"value"]
 
     run(story)
 
@@ -287,5 +347,43 @@ def test_a_file_that_cannot_be_merged_does_not_keep_others_from_it(
         async with running(disk) as broker:
             await broker.wait_until_idle()
             assert len(await values(broker)) == 5
+
+    run(story)
+
+
+class NoMemory(FakeFiles):
+    """Reads of one sort of file find no memory for as long as the test says."""
+
+    suffix: str | None = None
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        if self._handles[fd].path.suffix == self.suffix:
+            raise MemoryError
+        return super().pread(fd, size, offset)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".schedule"])
+def test_a_read_that_finds_no_memory_does_not_end_the_broker(tmp_path: Path, suffix: str) -> None:
+    files = NoMemory(tmp_path)
+    disk = Disk(files)
+
+    async def story() -> None:
+        async with running(disk) as broker:
+            await broker.park("s", later(b"value", 60_000))
+            if suffix == ".log":
+                await without_memory(broker)
+        if suffix == ".schedule":
+            async with running(disk) as broker:
+                await without_memory(broker)
+
+    async def without_memory(broker: Broker) -> None:
+        await trio.sleep(1)
+        files.suffix = suffix
+        await trio.sleep(120)
+        assert broker.delay.statistics().failing is not None
+        files.suffix = None
+        await trio.sleep(120)
+        assert await values(broker) == [b"value"]
+        assert broker.delay.statistics().failing is None
 
     run(story)

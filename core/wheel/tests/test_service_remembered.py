@@ -197,3 +197,18 @@ def test_what_is_known_as_delivered_by_its_id_alone_does_not_grow_with_kills(dis
             assert load(here.files, here.schedule).done == set()
 
     run(story)
+
+
+def test_a_move_to_before_1970_that_waits_for_its_message_is_no_cancel_after_a_restart(
+    disk: Disk,
+) -> None:
+    async def story() -> None:
+        async with running(disk) as broker:
+            moved = await broker.delay.move(broker.subject("s"), delay_id="m", due=-1_000_000)
+            assert moved.status == "remembered"
+        async with running(disk) as broker:
+            await broker.park("s", later(b"value", 60_000, b"m"))
+            await trio.sleep(120)
+            assert [record.value for record in await broker.messages("s")] == [b"value"]
+
+    run(story)
