@@ -329,7 +329,13 @@ class Loader:
         cut can take that back until it is synced: only then may the merged file stand for the others."""
         if self._unread:
             return False
-        shelf, until = self._shelf, self._schedule.settled_until(self._now_ms())
+        shelf, schedule = self._shelf, self._schedule
+        if (
+            shelf.has_tombstones
+        ):  # what they took out may lie in another file: W alone keeps it from a start
+            until = schedule.delivered_until[0]
+        else:
+            until = schedule.settled_until(self._now_ms())
         inputs = await in_thread(FILL, shelf.plan, until)
         if not inputs:
             return False

@@ -101,6 +101,10 @@ class Shelf:
         for file in made:
             self._open(file)
 
+    @property
+    def has_tombstones(self) -> bool:
+        return any(file.footer.tombstones for file in self.current)
+
     def plan(self, delivered_until: int) -> list[ScheduleFile]:
         """Blocks: which files should be merged now. One that turned out to be damaged is left as it is, and
         goes when all of it has passed."""
