@@ -8,7 +8,7 @@ from core.wheel.tests.delays import HOUR, START, Disk, at, cancel, run, running
 def test_a_cancelled_message_does_not_come_after_its_hour_has_passed_and_nothing_was_delivered(
     disk: Disk,
 ) -> None:
-    """It lies in a file that stays for another's sake; the tombstone alone in one whose hours have passed."""
+    """It lies in a file that stays for another's sake, the tombstone in one whose hours have passed."""
 
     async def story() -> None:
         async with running(disk) as broker:
