@@ -27,7 +27,7 @@ INSTALL := $(UV) pip install --quiet --python $(VENV) --compile-bytecode
 $(VENV)/.run: $(UV) locks/run.txt pyproject.toml
 	$(INSTALL) --require-hashes -r locks/run.txt
 	$(INSTALL) --no-deps --editable .
-	$(BIN)/python -m compileall -q core gateway meta
+	$(BIN)/python -m compileall -q kumquat
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run locks/dev.txt
@@ -42,7 +42,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
 demo: $(VENV)/.dev
-	$(BIN)/python -m spark_connector.demo
+	$(BIN)/python -m kumquat.spark.demo
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

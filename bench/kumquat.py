@@ -21,7 +21,7 @@ class Kumquat(BrokerProcess):
         self.settings = settings or {}
 
     def command(self) -> list[str]:
-        command = [sys.executable, "-m", "gateway", "serve"]
+        command = [sys.executable, "-m", "kumquat", "serve"]
         command += ["--listeners", f"PLAINTEXT://{self.bootstrap}"]
         command += ["--log-dirs", str(self.folder / "data")]
         for name, value in self.settings.items():

@@ -18,9 +18,9 @@ from pyspark.sql import functions as sql
 
 from bench import proc
 from bench.child import Child, main
-from spark_connector import read_subject, spark_session, stream_subject, write_subject
-from spark_connector.pipelines.archive import archive
-from spark_connector.pipelines.summary import Progress
+from kumquat.spark import read_subject, spark_session, stream_subject, write_subject
+from kumquat.spark.pipelines.archive import archive
+from kumquat.spark.pipelines.summary import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

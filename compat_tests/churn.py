@@ -21,7 +21,7 @@ from compat_tests.support import DEADLINE, SESSION_MS
 
 if TYPE_CHECKING:
     from compat_tests.members.fixture import Members
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 MOST = 8
 TURN_SECONDS = 0.8

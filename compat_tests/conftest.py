@@ -24,7 +24,7 @@ import pytest
 from compat_tests.groups import configure
 from compat_tests.members.fixture import hosts, members
 from compat_tests.wire import Wire, create_topic
-from spark_connector.testing import spark, spark_sockets
+from kumquat.spark.testing import spark, spark_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +75,7 @@ def bootstrap(pytestconfig: pytest.Config) -> Iterator[str]:
     chosen = pytestconfig.getoption("--broker")
     with ExitStack() as stack:
         if chosen == "kumquat":
-            from gateway.testing import broker
+            from kumquat.testing import broker
 
             options: dict[str, Any] = {
                 "log_retention_check_interval_ms": RETENTION_CHECK_MS,

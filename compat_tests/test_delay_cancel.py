@@ -32,7 +32,7 @@ from compat_tests.delays import (
     up_to,
 )
 from compat_tests.support import DEADLINE, eventually
-from gateway.testing import TestBroker, broker
+from kumquat.testing import TestBroker, broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -205,7 +205,7 @@ def test_outcomes_survive_a_restart(kumquat: TestBroker, how: str) -> None:
 
 def delay(on: TestBroker, subject: str, action: str, **arguments: object) -> tuple[int, Any]:
     """`kumquat delay …`: its exit code and what it says, in JSON."""
-    command = [sys.executable, "-m", "gateway", "delay", action]
+    command = [sys.executable, "-m", "kumquat", "delay", action]
     for name, value in {"admin": admin_url(on), "subject": subject, **arguments}.items():
         command += [f"--{name}", str(value)]
     ran = subprocess.run(

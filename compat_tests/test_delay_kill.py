@@ -30,7 +30,7 @@ from compat_tests.delays import (
     send_confluent,
     up_to,
 )
-from gateway.testing import TestBroker, broker
+from kumquat.testing import TestBroker, broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

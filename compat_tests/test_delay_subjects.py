@@ -22,7 +22,7 @@ from compat_tests.wire import Wire, create_topic, delete_topic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 pytestmark = pytest.mark.differs("Kafka has no messages for later")
 HOUR = 3_600_000

@@ -34,7 +34,7 @@ from compat_tests.wire import (
 )
 
 if TYPE_CHECKING:
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 pytestmark = pytest.mark.differs("Kafka has no messages for later")
 INVALID_RECORD, OUT_OF_ORDER = 87, 45

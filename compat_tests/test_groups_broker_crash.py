@@ -21,7 +21,7 @@ from compat_tests.support import SESSION_MS, eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 pytestmark = [
     pytest.mark.differs("Kafka gives a partition to one member of a group"),

@@ -31,7 +31,7 @@ from compat_tests.members.remote import Member, wait
 from compat_tests.support import DEADLINE, eventually
 
 if TYPE_CHECKING:
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
 COUNT = 30_000

@@ -20,7 +20,7 @@ from compat_tests.support import DEADLINE, eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 
 def delete_records(bootstrap: str, topic: str, before: int) -> None:

@@ -28,7 +28,7 @@ from compat_tests.support import SESSION_MS, eventually
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
 COUNT = 2000

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from gateway.testing import TestBroker, broker
+from kumquat.testing import TestBroker, broker
 
 TOPICS = ["orders", "payments", "audit"]
 KILLS = 8

@@ -27,7 +27,7 @@ from bench.kafka import Kafka
 from compat_tests.spark import SECONDS, messages, sizes, slowly, stream, values
 from compat_tests.support import eventually
 from compat_tests.wire import Wire, create_topic
-from gateway.testing import broker
+from kumquat.testing import broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

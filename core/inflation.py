@@ -22,8 +22,8 @@ from typing import Final, TypeVar
 
 import trio
 
-from core.errors import KumquatError, WouldBlock
-from core.memory import Memory
+from kumquat.core.errors import KumquatError, WouldBlock
+from kumquat.core.memory import Memory
 
 QUICK: Final = 2 << 20
 QUICK_THREADS: Final = 2

@@ -21,19 +21,19 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.complaints import Complaints
-from core.errors import StartError
-from gateway.broker import Endpoint
-from gateway.connection import Connection
-from gateway.descriptors import highest_socket
-from gateway.dispatch import Session
-from gateway.limits import Account
+from kumquat.core.complaints import Complaints
+from kumquat.core.errors import StartError
+from kumquat.gateway.broker import Endpoint
+from kumquat.gateway.connection import Connection
+from kumquat.gateway.descriptors import highest_socket
+from kumquat.gateway.dispatch import Session
+from kumquat.gateway.limits import Account
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway.broker import Broker
-    from gateway.options import Listener
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.options import Listener
 
 BACKLOG = 1024
 PAUSE_SECONDS = 0.5

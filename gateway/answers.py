@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from gateway.limits import FREE
+from kumquat.gateway.limits import FREE
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
-    from core.errors import KumquatError
-    from gateway.limits import Account
+    from kumquat.core.errors import KumquatError
+    from kumquat.gateway.limits import Account
 
     Buffer = bytes | bytearray | memoryview
     Slot = tuple[int, "Codec", int, Any, Any]

@@ -37,17 +37,17 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.delivery.progress import pull_offset
-from gateway.dispatch import Refused
-from gateway.groups.sharers import KAFKA_GO, SARAMA, name_of
-from gateway.wire.codes import ErrorCode
+from kumquat.core.delivery.progress import pull_offset
+from kumquat.gateway.dispatch import Refused
+from kumquat.gateway.groups.sharers import KAFKA_GO, SARAMA, name_of
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from core.delivery.state import PullLog
-    from core.logs.subject import Subject
-    from gateway.dispatch import Session
+    from kumquat.core.delivery.state import PullLog
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.dispatch import Session
 
 READING_SECONDS = 30.0
 READER_VERSION = 1

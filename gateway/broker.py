@@ -16,30 +16,30 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.complaints import Complaints
-from core.logs.action_service import ActionService
-from core.logs.options import LogOptions
-from core.wheel.service import DelayOptions, open_with_delay
-from gateway.coordination import Coordination, limits
-from gateway.limits import Room
-from gateway.loop_watch import Lag
-from gateway.sharing import Sharing
-from gateway.subjects import SubjectKeeper
-from meta.registry import Registry
-from meta.values import LONG_MAX
+from kumquat.core.complaints import Complaints
+from kumquat.core.logs.action_service import ActionService
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.wheel.service import DelayOptions, open_with_delay
+from kumquat.gateway.coordination import Coordination, limits
+from kumquat.gateway.limits import Room
+from kumquat.gateway.loop_watch import Lag
+from kumquat.gateway.sharing import Sharing
+from kumquat.gateway.subjects import SubjectKeeper
+from kumquat.meta.registry import Registry
+from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
 
-    from core.logs.action_service import ActionStatistics
-    from core.logs.files import Files
-    from core.logs.service import LogStatistics, MessageService
-    from core.logs.subject import Subject
-    from core.wheel.service import DelayService, DelayStatistics
-    from gateway.config import BrokerConfig
-    from gateway.loop_watch import LagStatistics
-    from gateway.sharing import SharingStatistics
+    from kumquat.core.logs.action_service import ActionStatistics
+    from kumquat.core.logs.files import Files
+    from kumquat.core.logs.service import LogStatistics, MessageService
+    from kumquat.core.logs.subject import Subject
+    from kumquat.core.wheel.service import DelayService, DelayStatistics
+    from kumquat.gateway.config import BrokerConfig
+    from kumquat.gateway.loop_watch import LagStatistics
+    from kumquat.gateway.sharing import SharingStatistics
 
 META_FILE = "meta.db"
 
@@ -133,8 +133,8 @@ class Broker:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve clients on these bound sockets until `stop`; started when they can connect."""
-        from gateway.acceptor import Acceptor
-        from gateway.admin.server import AdminServer
+        from kumquat.gateway.acceptor import Acceptor
+        from kumquat.gateway.admin.server import AdminServer
 
         acceptor, admin = Acceptor(self), AdminServer(self)
         async with trio.open_nursery() as nursery:

@@ -73,10 +73,10 @@ def version() -> str:
 
 
 def _parser() -> _Parser:
-    from gateway.config import OPTIONS
-    from gateway.delay_cli import add_commands
-    from gateway.groups_cli import add_commands as add_group_commands
-    from gateway.options import show
+    from kumquat.gateway.config import OPTIONS
+    from kumquat.gateway.delay_cli import add_commands
+    from kumquat.gateway.groups_cli import add_commands as add_group_commands
+    from kumquat.gateway.options import show
 
     parser = _Parser(prog="kumquat", description="A message broker for Kafka clients.")
     parser.add_argument("--version", action="store_true", help="show the version and exit")
@@ -125,7 +125,7 @@ class _Given(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        from gateway.config_sources import Setting
+        from kumquat.gateway.config_sources import Setting
 
         name, text, flag = self.const, str(values), str(option_string)
         if name is None:
@@ -137,11 +137,11 @@ class _Given(argparse.Action):
 
 
 def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
-    from core.errors import StartError
-    from gateway.config_sources import explain_unknown, load
-    from gateway.log import set_up_logging
-    from gateway.options import ConfigError
-    from meta.errors import StoreError
+    from kumquat.core.errors import StartError
+    from kumquat.gateway.config_sources import explain_unknown, load
+    from kumquat.gateway.log import set_up_logging
+    from kumquat.gateway.options import ConfigError
+    from kumquat.meta.errors import StoreError
 
     if extra:
         flag = extra[0].partition("=")[0]
@@ -152,8 +152,8 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
         config = load(parsed.config, os.environ, parsed.given or ())
         set_up_logging(config.logging_level)
 
-        from gateway.hints import show_hints
-        from gateway.server import run_broker
+        from kumquat.gateway.hints import show_hints
+        from kumquat.gateway.server import run_broker
 
         return run_broker(config, show_hints if parsed.hints else None)
     except ConfigError as error:
@@ -163,8 +163,8 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
 
 
 def _dump(path: Path) -> int:
-    from core.logs.dump import dump
-    from core.wheel.dump import dump_schedule, is_of_schedule
+    from kumquat.core.logs.dump import dump
+    from kumquat.core.wheel.dump import dump_schedule, is_of_schedule
 
     try:
         if is_of_schedule(path):
@@ -178,7 +178,7 @@ def _dump(path: Path) -> int:
 
 
 def _delay(parsed: argparse.Namespace) -> int:
-    from gateway.delay_cli import Unreachable, run
+    from kumquat.gateway.delay_cli import Unreachable, run
 
     try:
         return run(parsed)
@@ -187,8 +187,8 @@ def _delay(parsed: argparse.Namespace) -> int:
 
 
 def _groups(parsed: argparse.Namespace) -> int:
-    from gateway.delay_cli import Unreachable
-    from gateway.groups_cli import run
+    from kumquat.gateway.delay_cli import Unreachable
+    from kumquat.gateway.groups_cli import run
 
     try:
         return run(parsed)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from gateway.options import (
+from kumquat.gateway.options import (
     ADMIN_LISTENER,
     DIRECTORY,
     LISTENERS,
@@ -28,8 +28,8 @@ from gateway.options import (
     option,
     show,
 )
-from meta.definitions import SubjectDefaults
-from meta.values import BOOLEAN, INT_MAX, ConfigType, integer, one_of, whole
+from kumquat.meta.definitions import SubjectDefaults
+from kumquat.meta.values import BOOLEAN, INT_MAX, ConfigType, integer, one_of, whole
 
 __all__ = ["OPTIONS", "BrokerConfig", "ConfigError", "Listener", "OptionRow"]
 

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from gateway.config import OPTIONS, BrokerConfig
-from gateway.foreign_options import why_foreign
-from gateway.options import ENVIRONMENT_PREFIX, ConfigError, Option, variable_of
+from kumquat.gateway.config import OPTIONS, BrokerConfig
+from kumquat.gateway.foreign_options import why_foreign
+from kumquat.gateway.options import ENVIRONMENT_PREFIX, ConfigError, Option, variable_of
 
 _NAMES: dict[str, Option] = {
     name: option for option in OPTIONS.values() for name in (option.name, *option.aliases)

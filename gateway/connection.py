@@ -32,22 +32,22 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from core.errors import KumquatError
-from core.pools import DECODE, in_thread
-from gateway.answers import Answers
-from gateway.dispatch import ANSWERABLE, Disconnect, dispatch
-from gateway.limits import FREE
-from gateway.receive import FrameError, ReceiveBuffer
-from gateway.repeats import Repeats
-from gateway.wire.codes import ErrorCode
-from gateway.wire.errors import WireError
-from gateway.wire.frame import read_request_header
+from kumquat.core.errors import KumquatError
+from kumquat.core.pools import DECODE, in_thread
+from kumquat.gateway.answers import Answers
+from kumquat.gateway.dispatch import ANSWERABLE, Disconnect, dispatch
+from kumquat.gateway.limits import FREE
+from kumquat.gateway.receive import FrameError, ReceiveBuffer
+from kumquat.gateway.repeats import Repeats
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.errors import WireError
+from kumquat.gateway.wire.frame import read_request_header
 
 if TYPE_CHECKING:
-    from core.complaints import Complaints
-    from core.memory import Memory
-    from gateway.answers import Slot
-    from gateway.dispatch import Opening, Route, Session, Staged
+    from kumquat.core.complaints import Complaints
+    from kumquat.core.memory import Memory
+    from kumquat.gateway.answers import Slot
+    from kumquat.gateway.dispatch import Opening, Route, Session, Staged
 
 TURN_SECONDS = 0.001
 LINGER_SECONDS = 5.0

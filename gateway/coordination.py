@@ -1,4 +1,4 @@
-"""Groups in a running broker: a thin Trio shell around gateway.groups.Coordinator.
+"""Groups in a running broker: a thin Trio shell around kumquat.gateway.groups.Coordinator.
 
 It decides nothing. It gives the decisions their clock, sees to it that an answer leaves only when what it
 builds on is durable, waits with requests that are held, has one task for all deadlines and one that looks
@@ -26,30 +26,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from core.errors import KumquatError, StorageError
-from core.pools import SEARCH, in_thread
-from gateway.groups.coordinator import Coordinator
-from gateway.groups.errors import CoordinatorNotAvailable, GroupError
-from gateway.groups.members import Caller, Limits
-from gateway.groups.pattern import Pattern, matching_patterns
-from gateway.groups.refusals import Refusals
-from gateway.groups.roster import Step, Ticket
-from gateway.groups.weight import MAX_CLIENT_ID
-from gateway.turns import Turn
-from gateway.wire import OffsetCommitRequestTopic
-from meta.group_configs import consume_mode
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.pools import SEARCH, in_thread
+from kumquat.gateway.groups.coordinator import Coordinator
+from kumquat.gateway.groups.errors import CoordinatorNotAvailable, GroupError
+from kumquat.gateway.groups.members import Caller, Limits
+from kumquat.gateway.groups.pattern import Pattern, matching_patterns
+from kumquat.gateway.groups.refusals import Refusals
+from kumquat.gateway.groups.roster import Step, Ticket
+from kumquat.gateway.groups.weight import MAX_CLIENT_ID
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import OffsetCommitRequestTopic
+from kumquat.meta.group_configs import consume_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from core.delivery.actions import Action
-    from core.delivery.state import Group
-    from core.logs.action_service import ActionService
-    from core.logs.subject import Subject, Subjects
-    from gateway.config import BrokerConfig
-    from gateway.dispatch import Session
-    from gateway.groups.offsets import Position
-    from gateway.wire import (
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.state import Group
+    from kumquat.core.logs.action_service import ActionService
+    from kumquat.core.logs.subject import Subject, Subjects
+    from kumquat.gateway.config import BrokerConfig
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.groups.offsets import Position
+    from kumquat.gateway.wire import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
         HeartbeatRequest,
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
         SyncGroupRequest,
         SyncGroupResponse,
     )
-    from meta.group_configs import GroupConfig
-    from meta.registry import Registry
+    from kumquat.meta.group_configs import GroupConfig
+    from kumquat.meta.registry import Registry
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -312,7 +312,7 @@ class Coordination:
         if outcome[0] is not None:
             raise CoordinatorNotAvailable(str(outcome[0])) from outcome[0]
 
-    # --- what the decisions ask (gateway.groups.division.World) ----------------------------------
+    # --- what the decisions ask (kumquat.gateway.groups.division.World) ----------------------------------
 
     def config(self, group: str) -> GroupConfig:
         return self._registry.group_config(group)

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.delivery.engine import hand_out, missed, overtaken, pull_action
-from core.delivery.policy import waiting
-from core.delivery.ranges import Range
-from core.errors import CorruptMessage, WouldBlock
-from gateway.coordination import HandOut
+from kumquat.core.delivery.engine import hand_out, missed, overtaken, pull_action
+from kumquat.core.delivery.policy import waiting
+from kumquat.core.delivery.ranges import Range
+from kumquat.core.errors import CorruptMessage, WouldBlock
+from kumquat.gateway.coordination import HandOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from core.delivery.state import Group, Progress, PullLog
-    from core.logs.subject import Subject
-    from gateway.sharing import Sharing
+    from kumquat.core.delivery.state import Group, Progress, PullLog
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.sharing import Sharing
 
 LOOK_AGAIN_SECONDS = 1.0
 FIRST_HAND_OUT = 500

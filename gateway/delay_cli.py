@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
-from gateway.admin.times import show_time
+from kumquat.gateway.admin.times import show_time
 
 if TYPE_CHECKING:
     import argparse

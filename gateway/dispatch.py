@@ -31,17 +31,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from core.errors import KumquatError
-from core.memory import Memory
-from gateway.limits import UNLIMITED, Account
-from gateway.wire.codes import ErrorCode
-from gateway.wire.frame import response_header
-from meta.errors import MetaError
+from kumquat.core.errors import KumquatError
+from kumquat.core.memory import Memory
+from kumquat.gateway.limits import UNLIMITED, Account
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.frame import response_header
+from kumquat.meta.errors import MetaError
 
 if TYPE_CHECKING:
-    from gateway.answers import Buffer
-    from gateway.broker import Broker, Endpoint
-    from gateway.repeats import Mould
+    from kumquat.gateway.answers import Buffer
+    from kumquat.gateway.broker import Broker, Endpoint
+    from kumquat.gateway.repeats import Mould
 
     Handler = Callable[["Session", Any], Any]
     Refusal = Callable[[Any, int, str], Any]

@@ -15,14 +15,14 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from gateway.groups.protocol import CONSUMER, KIP_848, LED, assignment_bytes, unpack
+from kumquat.gateway.groups.protocol import CONSUMER, KIP_848, LED, assignment_bytes, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from core.delivery.state import Group, Member, PullLog
-    from core.logs.subject import Subject
-    from gateway.broker import Broker
+    from kumquat.core.delivery.state import Group, Member, PullLog
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.broker import Broker
 
 CLASSIC = "classic"
 DEAD = "Dead"

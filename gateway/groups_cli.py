@@ -14,7 +14,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gateway.delay_cli import DEFAULT_ADMIN, REFUSED, VARIABLE, ask
+from kumquat.gateway.delay_cli import DEFAULT_ADMIN, REFUSED, VARIABLE, ask
 
 if TYPE_CHECKING:
     import argparse

@@ -26,26 +26,26 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from core.delivery.progress import pull_offset
-from core.errors import (
+from kumquat.core.delivery.progress import pull_offset
+from kumquat.core.errors import (
     CorruptMessage,
     InvalidRecord,
     OffsetOutOfRange,
     UnsupportedCompression,
     WouldBlock,
 )
-from core.inflation import QUICK
-from core.records.batch import CODEC_MASK, HEAD_SIZE, OVERHEAD, STAMP, read_head
-from core.records.compression import held
-from core.records.cut import NO_EPOCH, CutPoints, Cutter, part, restamped
+from kumquat.core.inflation import QUICK
+from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, OVERHEAD, STAMP, read_head
+from kumquat.core.records.compression import held
+from kumquat.core.records.cut import NO_EPOCH, CutPoints, Cutter, part, restamped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from core.delivery.progress import Lease
-    from core.logs.service import MessageService
-    from core.logs.subject import Subject
-    from core.logs.tail import Batch
+    from kumquat.core.delivery.progress import Lease
+    from kumquat.core.logs.service import MessageService
+    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.tail import Batch
 
 KEPT_BYTES = 32 << 20
 KEPT_BATCHES = 8

@@ -27,8 +27,8 @@ The rules:
 
 from __future__ import annotations
 
-from core.memory import Memory
-from gateway.wire.message import REQUESTS
+from kumquat.core.memory import Memory
+from kumquat.gateway.wire.message import REQUESTS
 
 MIB = 1 << 20
 FREE = 16 << 10

@@ -1,6 +1,6 @@
 """Logging to stderr: one line per event, with time (UTC), level, logger and message.
 
-    2025-11-16T02:41:05.123Z INFO    gateway.server: kumquat 0.1.0 ready on 127.0.0.1:9092
+    2025-11-16T02:41:05.123Z INFO    kumquat.gateway.server: kumquat 0.1.0 ready on 127.0.0.1:9092
 
 Line breaks and other control characters in a message are escaped, since names and ids that
 clients choose end up here: nobody forges a line. Only the traceback of an exception takes more

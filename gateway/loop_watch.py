@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from core.wheel.lateness import Histogram
-from gateway.dispatch import dispatch
+from kumquat.core.wheel.lateness import Histogram
+from kumquat.gateway.dispatch import dispatch
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from gateway.dispatch import Session
+    from kumquat.gateway.dispatch import Session
 
 INTERVAL: Final = 0.02
 BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)

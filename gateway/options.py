@@ -4,7 +4,7 @@
 
 declares a field of BrokerConfig with all that is known about it: Kafka's name, type, bounds,
 default, doc. Flag, environment variable and the text of errors follow from that. Kinds of numbers
-and booleans are meta.values'; here are listeners and folders, and the kinds that refuse with a
+and booleans are kumquat.meta.values'; here are listeners and folders, and the kinds that refuse with a
 reason.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from meta.values import ConfigType, Kind
+from kumquat.meta.values import ConfigType, Kind
 
 T = TypeVar("T")
 ENVIRONMENT_PREFIX = "KUMQUAT_"

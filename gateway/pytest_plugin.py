@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.testing import TestBroker
+    from kumquat.gateway.testing import TestBroker
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def kumquat(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
     """A running Kumquat broker: `kumquat.bootstrap` is where clients connect."""
-    from gateway.testing import broker
+    from kumquat.gateway.testing import broker
 
     marker = request.node.get_closest_marker("kumquat")
     with broker(**(marker.kwargs if marker else {})) as running:

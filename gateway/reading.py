@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.errors import KumquatError, WouldBlock
-from core.records.batch import read_head
+from kumquat.core.errors import KumquatError, WouldBlock
+from kumquat.core.records.batch import read_head
 
 if TYPE_CHECKING:
-    from core.logs.service import MessageService
-    from core.logs.subject import Subject
+    from kumquat.core.logs.service import MessageService
+    from kumquat.core.logs.subject import Subject
 
 STEP = 256 << 10
 COLD_STEP = 1 << 20

@@ -24,7 +24,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from gateway.limits import FREE, api_name, largest_request
+from kumquat.gateway.limits import FREE, api_name, largest_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

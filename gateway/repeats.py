@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from gateway.answers import Slot
-    from gateway.dispatch import Route, Session
+    from kumquat.gateway.answers import Slot
+    from kumquat.gateway.dispatch import Route, Session
 
 BETWEEN = 64
 LOOKED_AT = 14

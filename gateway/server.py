@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 
 import trio
 
-import gateway.handlers  # noqa: F401  (registers every API)
-from core.errors import StartError
-from gateway import garbage
-from gateway.acceptor import bind
-from gateway.admin.server import bind_admin
-from gateway.broker import Broker
-from gateway.cli import version
-from gateway.descriptors import raise_limit
-from gateway.loop_watch import StepTracer
+import kumquat.gateway.handlers  # noqa: F401  (registers every API)
+from kumquat.core.errors import StartError
+from kumquat.gateway import garbage
+from kumquat.gateway.acceptor import bind
+from kumquat.gateway.admin.server import bind_admin
+from kumquat.gateway.broker import Broker
+from kumquat.gateway.cli import version
+from kumquat.gateway.descriptors import raise_limit
+from kumquat.gateway.loop_watch import StepTracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.config import BrokerConfig
+    from kumquat.gateway.config import BrokerConfig
 
 FAILED = 1
 SWITCH_SECONDS = 0.001

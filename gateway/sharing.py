@@ -23,26 +23,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from core.complaints import Complaints
-from core.delivery import actions
-from core.delivery.engine import leases_from, owns
-from core.delivery.policy import Policies, waiting
-from core.delivery.progress import pull_offset, split_offset
-from core.errors import KumquatError, StorageError, WouldBlock
-from gateway.counter import Counter, Waiter
-from gateway.lease_reader import UNREADABLE, LeaseReader, Loading
+from kumquat.core.complaints import Complaints
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.engine import leases_from, owns
+from kumquat.core.delivery.policy import Policies, waiting
+from kumquat.core.delivery.progress import pull_offset, split_offset
+from kumquat.core.errors import KumquatError, StorageError, WouldBlock
+from kumquat.gateway.counter import Counter, Waiter
+from kumquat.gateway.lease_reader import UNREADABLE, LeaseReader, Loading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from core.delivery.actions import Action
-    from core.delivery.state import Group, PullLog
-    from core.logs.action_service import ActionService
-    from core.logs.service import MessageService
-    from core.logs.subject import Subject
-    from gateway.coordination import Coordination
-    from gateway.dispatch import Session
-    from gateway.lease_reader import Lost
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.state import Group, PullLog
+    from kumquat.core.logs.action_service import ActionService
+    from kumquat.core.logs.service import MessageService
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.coordination import Coordination
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.lease_reader import Lost
 
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
 

@@ -26,21 +26,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from core.logs.subject import SubjectConfig
-from gateway.dispatch import ANSWERABLE, Refused
-from gateway.topic_table import INTERNAL, TopicTable
-from gateway.wire.codes import ErrorCode
-from meta.definitions import effective
-from meta.errors import MetaError, StoreError
+from kumquat.core.logs.subject import SubjectConfig
+from kumquat.gateway.dispatch import ANSWERABLE, Refused
+from kumquat.gateway.topic_table import INTERNAL, TopicTable
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.meta.definitions import effective
+from kumquat.meta.errors import MetaError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from core.logs.service import MessageService
-    from core.logs.subject import Subject
-    from gateway.dispatch import Answerable
-    from meta.definitions import SubjectDefaults
-    from meta.registry import Registry
+    from kumquat.core.logs.service import MessageService
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.dispatch import Answerable
+    from kumquat.meta.definitions import SubjectDefaults
+    from kumquat.meta.registry import Registry
 
 MAX_NAME = 249
 AT_A_TIME = 100

@@ -1,7 +1,7 @@
 """A real Kumquat broker for tests, in one line: a process of its own, a free port, a temporary
 folder.
 
-    from gateway.testing import broker
+    from kumquat.gateway.testing import broker
 
     with broker() as b:
         producer = KafkaProducer(bootstrap_servers=b.bootstrap)
@@ -48,14 +48,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from gateway.options import ENVIRONMENT_PREFIX, show
+import kumquat
+from kumquat.gateway.options import ENVIRONMENT_PREFIX, show
 
 START_SECONDS = 120.0
 STOP_SECONDS = 120.0
 LOG_SECONDS = 60.0
 LINES_SHOWN = 30
 _READY = re.compile(rb"ready on \S+:([0-9]+)\b(?:.* admin endpoint on (\S+))?")
-_SOURCE = Path(__file__).resolve().parent.parent
+_SOURCE = Path(kumquat.__file__).parent.parent
 
 
 class BrokerError(Exception):
@@ -183,7 +184,7 @@ class TestBroker:
             "log_dirs": self.directory,
             **self._options,
         }
-        command = [sys.executable, "-m", "gateway", "serve"]
+        command = [sys.executable, "-m", "kumquat", "serve"]
         for name, value in options.items():
             command += ["--set", f"{name.replace('_', '.')}={show(value)}"]
         return command

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.wire import Encoded, MetadataResponsePartition, MetadataResponseTopic
+from kumquat.gateway.wire import Encoded, MetadataResponsePartition, MetadataResponseTopic
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
+    from kumquat.core.logs.subject import Subject
 
 INTERNAL = frozenset({"__consumer_offsets"})
 """Topics that are Kafka's own: see subjects.py."""

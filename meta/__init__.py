@@ -7,7 +7,7 @@
 - values: types and bounds of config values
 """
 
-from meta.definitions import (
+from kumquat.meta.definitions import (
     DEFINITIONS,
     ConfigRow,
     ConfigSource,
@@ -17,7 +17,7 @@ from meta.definitions import (
     effective,
     validate,
 )
-from meta.errors import ConfigError, MetaError, StoreError
+from kumquat.meta.errors import ConfigError, MetaError, StoreError
 
 __all__ = [
     "DEFINITIONS",

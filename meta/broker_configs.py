@@ -13,9 +13,9 @@ state.
 
 from collections.abc import Iterable, Mapping
 
-from meta.definitions import ConfigRow, ConfigSource, Synonym
-from meta.errors import ConfigError
-from meta.values import BOOLEAN, Kind, Value, decimal, integer, one_of, whole
+from kumquat.meta.definitions import ConfigRow, ConfigSource, Synonym
+from kumquat.meta.errors import ConfigError
+from kumquat.meta.values import BOOLEAN, Kind, Value, decimal, integer, one_of, whole
 
 _CODECS = one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 DOC = "Taken and shown, for scripts that set it; nothing follows from it here."

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from meta.values import (
+from kumquat.meta.values import (
     BOOLEAN,
     LONG_MAX,
     ConfigType,

@@ -20,9 +20,9 @@ from difflib import get_close_matches
 from enum import IntEnum
 from types import MappingProxyType
 
-from meta.catalogue import DEFINITIONS, RETIRED, Definition
-from meta.errors import ConfigError
-from meta.values import ConfigType, Value
+from kumquat.meta.catalogue import DEFINITIONS, RETIRED, Definition
+from kumquat.meta.errors import ConfigError
+from kumquat.meta.values import ConfigType, Value
 
 __all__ = [
     "DEFINITIONS",

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from meta.catalogue import CONSUME_MODES, Definition
-from meta.definitions import ConfigRow, ConfigSource, Synonym
-from meta.errors import ConfigError
-from meta.values import INT_MAX, Value, integer, one_of, whole
+from kumquat.meta.catalogue import CONSUME_MODES, Definition
+from kumquat.meta.definitions import ConfigRow, ConfigSource, Synonym
+from kumquat.meta.errors import ConfigError
+from kumquat.meta.values import INT_MAX, Value, integer, one_of, whole
 
 MODE = "consume.mode"
 

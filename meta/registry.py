@@ -34,13 +34,21 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from meta.definitions import SubjectDefaults, outdated
-from meta.group_configs import GroupConfig, effective_group
-from meta.repair import group_repairs, safe_configs, subjects_told
-from meta.store import BROKER, AlterGroup, AlterSubject, Change, DeleteSubject, PutSubject, Store
+from kumquat.meta.definitions import SubjectDefaults, outdated
+from kumquat.meta.group_configs import GroupConfig, effective_group
+from kumquat.meta.repair import group_repairs, safe_configs, subjects_told
+from kumquat.meta.store import (
+    BROKER,
+    AlterGroup,
+    AlterSubject,
+    Change,
+    DeleteSubject,
+    PutSubject,
+    Store,
+)
 
 if TYPE_CHECKING:
-    from meta.errors import StoreError
+    from kumquat.meta.errors import StoreError
 
 logger = logging.getLogger(__name__)
 _NOTHING: Mapping[str, str] = MappingProxyType({})

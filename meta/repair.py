@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meta.catalogue import DEFINITIONS
-from meta.group_configs import GROUP_DEFINITIONS, MODE
-from meta.store import BROKER, AlterGroup
+from kumquat.meta.catalogue import DEFINITIONS
+from kumquat.meta.group_configs import GROUP_DEFINITIONS, MODE
+from kumquat.meta.store import BROKER, AlterGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meta.rows import Damaged, Stored
+    from kumquat.meta.rows import Damaged, Stored
 
 RETENTION_BYTES = "retention.bytes"
 

@@ -39,8 +39,8 @@ from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from meta.errors import StoreError
-from meta.rows import (
+from kumquat.meta.errors import StoreError
+from kumquat.meta.rows import (
     CONFIGS,
     GROUP_CONFIGS,
     METADATA,

@@ -1,6 +1,6 @@
 """Spark on Kumquat: sessions, subjects as DataFrames, and pipelines.
 
-    from spark_connector import read_subject, spark_session
+    from kumquat.spark import read_subject, spark_session
 
     spark = spark_session()
     read_subject(spark, "127.0.0.1:9092", "orders").groupBy("key").count().show()
@@ -16,7 +16,7 @@ Kafka's protocol, spoken by Spark's own connector and by kafka-python.
 
 from typing import TYPE_CHECKING
 
-from spark_connector.errors import ConnectorError, clear_errors, needed
+from kumquat.spark.errors import ConnectorError, clear_errors, needed
 
 if not TYPE_CHECKING and needed():
     # The package can be imported, so that `kumquat-spark` can say what is missing; nothing in it can.
@@ -24,15 +24,15 @@ if not TYPE_CHECKING and needed():
         raise ImportError(needed()) if name in __all__ else AttributeError(name)
 
 else:
-    from spark_connector.pipelines.archive import archive, read_archive
-    from spark_connector.pipelines.dedupe import dedupe
-    from spark_connector.pipelines.reconcile import reconcile
-    from spark_connector.pipelines.replay import replay
-    from spark_connector.pipelines.replay_plan import Selection
-    from spark_connector.pipelines.report import report, write_page
-    from spark_connector.pipelines.sources import Source
-    from spark_connector.session import spark_session
-    from spark_connector.subjects import read_subject, stream_subject, write_subject
+    from kumquat.spark.pipelines.archive import archive, read_archive
+    from kumquat.spark.pipelines.dedupe import dedupe
+    from kumquat.spark.pipelines.reconcile import reconcile
+    from kumquat.spark.pipelines.replay import replay
+    from kumquat.spark.pipelines.replay_plan import Selection
+    from kumquat.spark.pipelines.report import report, write_page
+    from kumquat.spark.pipelines.sources import Source
+    from kumquat.spark.session import spark_session
+    from kumquat.spark.subjects import read_subject, stream_subject, write_subject
 
 __all__ = [
     "ConnectorError",

@@ -32,8 +32,8 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from spark_connector.errors import ConnectorError, clear_errors, needed
-from spark_connector.pipelines.summary import Progress, Summary
+from kumquat.spark.errors import ConnectorError, clear_errors, needed
+from kumquat.spark.pipelines.summary import Progress, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,12 +123,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"spark_connector.pipelines.{name}")
+    return import_module(f"kumquat.spark.pipelines.{name}")
 
 
 def run(args: argparse.Namespace) -> Summary:
-    from spark_connector.offsets import check_broker
-    from spark_connector.session import spark_session
+    from kumquat.spark.offsets import check_broker
+    from kumquat.spark.session import spark_session
 
     module = _module(args.command)
     options = _spark_options(args)

@@ -28,16 +28,16 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
-from gateway.testing import broker
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import latest
-from spark_connector.pipelines.archive import archive
-from spark_connector.pipelines.reconcile import reconcile
-from spark_connector.pipelines.report import report, write_page
-from spark_connector.pipelines.report_facts import milliseconds, summary
-from spark_connector.pipelines.sources import Source
-from spark_connector.pipelines.summary import count, duration, size
-from spark_connector.session import spark_session
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import latest
+from kumquat.spark.pipelines.archive import archive
+from kumquat.spark.pipelines.reconcile import reconcile
+from kumquat.spark.pipelines.report import report, write_page
+from kumquat.spark.pipelines.report_facts import milliseconds, summary
+from kumquat.spark.pipelines.sources import Source
+from kumquat.spark.pipelines.summary import count, duration, size
+from kumquat.spark.session import spark_session
+from kumquat.testing import broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

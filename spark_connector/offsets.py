@@ -19,7 +19,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 
-from spark_connector.errors import ConnectorError
+from kumquat.spark.errors import ConnectorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

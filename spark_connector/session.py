@@ -26,7 +26,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from spark_connector.errors import ConnectorError, explain
+from kumquat.spark.errors import ConnectorError, explain
 
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _NOT_HAD = re.compile(r"(?:unresolved dependency|download failed): ([^\s:,\]!]+)")

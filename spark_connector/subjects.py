@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import check_broker, check_subjects, spark_json
+from kumquat.spark.errors import ConnectorError, clear_errors
+from kumquat.spark.offsets import check_broker, check_subjects, spark_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -1,6 +1,6 @@
 """One small Spark for all tests of a run, as pytest fixtures.
 
-    from spark_connector.testing import spark, spark_sockets   # in a conftest.py
+    from kumquat.spark.testing import spark, spark_sockets   # in a conftest.py
 
 Starting Spark takes ten seconds and more, so `spark` has session scope, and several conftests that
 take it share one Spark: whichever comes first starts it. It has two task slots, no web page, and two
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_connector.session import spark_session
+from kumquat.spark.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

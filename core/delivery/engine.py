@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from core.delivery import actions
-from core.delivery.actions import Action
-from core.delivery.policy import SharePolicy, waiting
-from core.delivery.ranges import Range
-from core.delivery.state import Group, Groups, Lease, Progress, PullLog
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.policy import SharePolicy, waiting
+from kumquat.core.delivery.ranges import Range
+from kumquat.core.delivery.state import Group, Groups, Lease, Progress, PullLog
 
 MOST_RANGES = 64
 """In one hand-out: each must be looked up and cut on its own."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from core.delivery import actions
-from core.delivery.actions import Action
-from core.delivery.state import Group
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.state import Group
 
 
 def expired(

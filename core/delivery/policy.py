@@ -28,9 +28,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, inf
 
-from core.delivery import actions
-from core.delivery.actions import Action
-from core.delivery.state import Groups, Progress, PullLog
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.state import Groups, Progress, PullLog
 
 FIRST_WINDOW = 100_000
 LARGEST_WINDOW = 4_000_000

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from core.delivery.ranges import Range, Ranges
+from kumquat.core.delivery.ranges import Range, Ranges
 
 SLOT_SHIFT = 48
 MAX_SLOT = (1 << 15) - 1

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from core.delivery import actions
-from core.delivery.actions import Action
-from core.delivery.progress import (
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.progress import (
     FIRST_PULL,
     JUMP,
     MAX_PULL,
@@ -33,8 +33,8 @@ from core.delivery.progress import (
     pull_offset,
     split_offset,
 )
-from core.delivery.ranges import Range
-from core.errors import GroupMaxSizeReached
+from kumquat.core.delivery.ranges import Range
+from kumquat.core.errors import GroupMaxSizeReached
 
 __all__ = [
     "FIRST_PULL",

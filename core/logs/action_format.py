@@ -54,7 +54,7 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
-from core.delivery.actions import PULL, Action
+from kumquat.core.delivery.actions import PULL, Action
 
 VERSION = 1
 MAGIC = b"\xaaKQA"

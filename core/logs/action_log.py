@@ -21,12 +21,12 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from core.delivery import actions as kinds
-from core.delivery.actions import Action
-from core.delivery.progress import JUMP
-from core.delivery.state import Group, Groups
-from core.errors import KumquatError, StorageError
-from core.logs.action_format import (
+from kumquat.core.delivery import actions as kinds
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.progress import JUMP
+from kumquat.core.delivery.state import Group, Groups
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.action_format import (
     ACTIONS,
     SEGMENT_START,
     SNAPSHOT,
@@ -35,8 +35,8 @@ from core.logs.action_format import (
     UNNAMED,
     pack_frame,
 )
-from core.logs.action_sync import ActionSegment, ActionSyncJob
-from core.logs.files import Files
+from kumquat.core.logs.action_sync import ActionSegment, ActionSyncJob
+from kumquat.core.logs.files import Files
 
 log = logging.getLogger("kumquat.actions")
 

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from core.delivery import actions as kinds
-from core.delivery.actions import Action
-from core.delivery.progress import JUMP
-from core.delivery.state import Groups
-from core.logs.action_format import SUFFIX
-from core.logs.action_log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog
-from core.logs.action_replay import Replay
-from core.logs.action_sync import ActionSegment
-from core.logs.files import Files
+from kumquat.core.delivery import actions as kinds
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.progress import JUMP
+from kumquat.core.delivery.state import Groups
+from kumquat.core.logs.action_format import SUFFIX
+from kumquat.core.logs.action_log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog
+from kumquat.core.logs.action_replay import Replay
+from kumquat.core.logs.action_sync import ActionSegment
+from kumquat.core.logs.files import Files
 
 log = logging.getLogger("kumquat.actions")
 

@@ -28,11 +28,11 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from core.delivery import actions as kinds
-from core.delivery.actions import Action
-from core.delivery.state import Groups
-from core.errors import StartError
-from core.logs.action_format import (
+from kumquat.core.delivery import actions as kinds
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.state import Groups
+from kumquat.core.errors import StartError
+from kumquat.core.logs.action_format import (
     ACTIONS,
     HEADER,
     HEADER_SIZE,
@@ -48,11 +48,11 @@ from core.logs.action_format import (
     parse_synced,
     payload_damage,
 )
-from core.logs.action_scan import ActionFrames
-from core.logs.action_sync import ActionSegment
-from core.logs.damage_report import MISSING
-from core.logs.files import Files
-from core.logs.unreadable import read_around
+from kumquat.core.logs.action_scan import ActionFrames
+from kumquat.core.logs.action_sync import ActionSegment
+from kumquat.core.logs.damage_report import MISSING
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.unreadable import read_around
 
 log = logging.getLogger("kumquat.actions")
 

@@ -6,10 +6,10 @@ valid one behind a bad one (action_format.py says why a search is safe here).
 
 from __future__ import annotations
 
-from core.logs.action_format import HEADER_SIZE, MAGIC, FrameHeader, parse_header
-from core.logs.action_sync import ActionSegment
-from core.logs.files import Files
-from core.logs.segment_file import SegmentFile
+from kumquat.core.logs.action_format import HEADER_SIZE, MAGIC, FrameHeader, parse_header
+from kumquat.core.logs.action_sync import ActionSegment
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.segment_file import SegmentFile
 
 
 class ActionFrames(SegmentFile):

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import trio
 
-from core.complaints import Complaints
-from core.delivery.actions import Action
-from core.delivery.state import Groups
-from core.errors import KumquatError, StorageError
-from core.logs.action_log import SEGMENT_BYTES, ActionLog, Callback
-from core.logs.action_recovery import open_action_log
-from core.logs.action_sync import ActionSyncJob
-from core.logs.files import Files, RealFiles
-from core.logs.flusher import Flusher
-from core.logs.service import not_opened, wall_clock_ms
+from kumquat.core.complaints import Complaints
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.state import Groups
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.action_log import SEGMENT_BYTES, ActionLog, Callback
+from kumquat.core.logs.action_recovery import open_action_log
+from kumquat.core.logs.action_sync import ActionSyncJob
+from kumquat.core.logs.files import Files, RealFiles
+from kumquat.core.logs.flusher import Flusher
+from kumquat.core.logs.service import not_opened, wall_clock_ms
 
 log = logging.getLogger("kumquat.actions")
 

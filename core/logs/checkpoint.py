@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from core.logs.files import Files
-from core.logs.format import HEADER_SIZE
-from core.logs.unreadable import read_around
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.format import HEADER_SIZE
+from kumquat.core.logs.unreadable import read_around
 
 log = logging.getLogger("kumquat.log")
 

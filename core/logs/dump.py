@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from core.logs import checkpoint
-from core.logs.action_dump import dump_actions
-from core.logs.action_format import SUFFIX as ACTIONS_SUFFIX
-from core.logs.files import RealFiles
-from core.logs.format import (
+from kumquat.core.logs import checkpoint
+from kumquat.core.logs.action_dump import dump_actions
+from kumquat.core.logs.action_format import SUFFIX as ACTIONS_SUFFIX
+from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.format import (
     CHECKPOINT_SUFFIX,
     INDEX_SUFFIX,
     KIND_NAMES,
@@ -29,11 +29,11 @@ from core.logs.format import (
     parse_segment_start,
     parse_subject_state,
 )
-from core.logs.index import IndexDamaged, Indexes
-from core.logs.scan import Frames, payload_damage
-from core.logs.segment import OpenFiles, Segment
-from core.logs.subject import ENTRY
-from core.records import read_head
+from kumquat.core.logs.index import IndexDamaged, Indexes
+from kumquat.core.logs.scan import Frames, payload_damage
+from kumquat.core.logs.segment import OpenFiles, Segment
+from kumquat.core.logs.subject import ENTRY
+from kumquat.core.records import read_head
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -10,9 +10,9 @@ import fcntl
 import os
 from pathlib import Path
 
-from core.errors import StartError
-from core.logs.files import Files, write_file_atomically
-from core.logs.unreadable import read_patiently
+from kumquat.core.errors import StartError
+from kumquat.core.logs.files import Files, write_file_atomically
+from kumquat.core.logs.unreadable import read_patiently
 
 FORMAT = 1
 

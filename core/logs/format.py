@@ -66,7 +66,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from core.records.batch import HEAD
+from kumquat.core.records.batch import HEAD
 
 VERSION = 1
 MAGIC = b"KQF1"

@@ -31,11 +31,11 @@ from contextlib import suppress
 
 from crc32c import crc32c
 
-from core.errors import KumquatError, StorageError
-from core.logs.checkpoint import ROW, CheckpointWriter
-from core.logs.delayed import DelayListener
-from core.logs.files import Files
-from core.logs.format import (
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.checkpoint import ROW, CheckpointWriter
+from kumquat.core.logs.delayed import DelayListener
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.format import (
     EARLIEST_RAISED,
     HEADER_SIZE,
     PREAMBLE_END,
@@ -48,12 +48,12 @@ from core.logs.format import (
     pack_segment_start,
     pack_subject_state,
 )
-from core.logs.options import LogOptions
-from core.logs.segment import OpenFiles, Segment
-from core.logs.state import LogState
-from core.logs.subject import Subject
-from core.logs.sync import SyncJob
-from core.logs.writer import Writer
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.segment import OpenFiles, Segment
+from kumquat.core.logs.state import LogState
+from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.sync import SyncJob
+from kumquat.core.logs.writer import Writer
 
 log = logging.getLogger("kumquat.log")
 

@@ -24,24 +24,24 @@ from math import inf
 from time import monotonic
 from typing import NamedTuple, TypeAlias
 
-from core.complaints import Complaints
-from core.errors import (
+from kumquat.core.complaints import Complaints
+from kumquat.core.errors import (
     CorruptMessage,
     OffsetOutOfRange,
     StorageError,
     WouldBlock,
 )
-from core.logs.buffers import Buffers
-from core.logs.format import HEADER_SIZE
-from core.logs.index import IndexDamaged, Indexes, Row, Rows
-from core.logs.log import MessageLog
-from core.logs.recovery import rebuild_index
-from core.logs.segment import Segment
-from core.logs.state import LOST
-from core.logs.subject import ENTRY, Subject
-from core.logs.tail import Batch
-from core.logs.unreadable import is_damage
-from core.records import Record, damage, records_of
+from kumquat.core.logs.buffers import Buffers
+from kumquat.core.logs.format import HEADER_SIZE
+from kumquat.core.logs.index import IndexDamaged, Indexes, Row, Rows
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.recovery import rebuild_index
+from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.state import LOST
+from kumquat.core.logs.subject import ENTRY, Subject
+from kumquat.core.logs.tail import Batch
+from kumquat.core.logs.unreadable import is_damage
+from kumquat.core.records import Record, damage, records_of
 
 log = logging.getLogger("kumquat.log")
 

@@ -54,21 +54,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from core.errors import StartError
-from core.logs import checkpoint as checkpoints
-from core.logs.checkpoint import Checkpoint, CheckpointWriter, Row
-from core.logs.delayed import DelayListener
-from core.logs.files import Files
-from core.logs.format import HEADER_SIZE, JOINED, LOG_SUFFIX, PREAMBLE_END, FrameHeader
-from core.logs.index import IndexDamaged, load_head, write_index
-from core.logs.log import MessageLog
-from core.logs.options import LogOptions
-from core.logs.replay import PreambleDamaged, Replay, row_of
-from core.logs.scan import Frames, frame_damage, payload_damage
-from core.logs.segment import OpenFiles, Segment
-from core.logs.state import LogState
-from core.logs.subject import SubjectConfig
-from core.logs.unreadable import what_to_do
+from kumquat.core.errors import StartError
+from kumquat.core.logs import checkpoint as checkpoints
+from kumquat.core.logs.checkpoint import Checkpoint, CheckpointWriter, Row
+from kumquat.core.logs.delayed import DelayListener
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.format import HEADER_SIZE, JOINED, LOG_SUFFIX, PREAMBLE_END, FrameHeader
+from kumquat.core.logs.index import IndexDamaged, load_head, write_index
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.replay import PreambleDamaged, Replay, row_of
+from kumquat.core.logs.scan import Frames, frame_damage, payload_damage
+from kumquat.core.logs.segment import OpenFiles, Segment
+from kumquat.core.logs.state import LogState
+from kumquat.core.logs.subject import SubjectConfig
+from kumquat.core.logs.unreadable import what_to_do
 
 log = logging.getLogger("kumquat.log")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from core.errors import StartError
-from core.logs.checkpoint import ROW, Row
-from core.logs.damage_report import DamageReport
-from core.logs.delayed import DelayListener
-from core.logs.format import (
+from kumquat.core.errors import StartError
+from kumquat.core.logs.checkpoint import ROW, Row
+from kumquat.core.logs.damage_report import DamageReport
+from kumquat.core.logs.delayed import DelayListener
+from kumquat.core.logs.format import (
     CANCEL,
     DELAYED,
     EARLIEST_RAISED,
@@ -39,14 +39,14 @@ from core.logs.format import (
     parse_segment_start,
     parse_subject_state,
 )
-from core.logs.parked import parse_origin
-from core.logs.producers import last_of
-from core.logs.scan import Frames
-from core.logs.segment import Segment
-from core.logs.state import LogState
-from core.logs.unreadable import refusal, what_to_do
-from core.records import damage, read_head
-from core.records.batch import CRC_FROM, CURRENT_MAGIC, OVERHEAD
+from kumquat.core.logs.parked import parse_origin
+from kumquat.core.logs.producers import last_of
+from kumquat.core.logs.scan import Frames
+from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.state import LogState
+from kumquat.core.logs.unreadable import refusal, what_to_do
+from kumquat.core.records import damage, read_head
+from kumquat.core.records.batch import CRC_FROM, CURRENT_MAGIC, OVERHEAD
 
 log = logging.getLogger("kumquat.log")
 

@@ -17,11 +17,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 
-from core.logs.files import Files
-from core.logs.log import MessageLog
-from core.logs.reader import Reader
-from core.logs.segment import Segment
-from core.logs.subject import Subject
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.reader import Reader
+from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.subject import Subject
 
 log = logging.getLogger("kumquat.retention")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from core.logs.files import Files
-from core.logs.format import HEADER_SIZE, MESSAGES, FrameHeader, parse_header
-from core.logs.segment import Segment
-from core.logs.segment_file import SegmentFile
-from core.records import damage
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.format import HEADER_SIZE, MESSAGES, FrameHeader, parse_header
+from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.segment_file import SegmentFile
+from kumquat.core.records import damage
 
 
 class Frames(SegmentFile):

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from core.logs.files import Files
-from core.logs.format import CHECKPOINT_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, segment_name
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.format import CHECKPOINT_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, segment_name
 
 
 class Segment:

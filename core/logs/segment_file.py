@@ -13,9 +13,9 @@ import os
 from pathlib import Path
 from typing import Self
 
-from core.errors import StartError
-from core.logs.files import Files
-from core.logs.unreadable import Holes, read_around, read_patiently, refusal
+from kumquat.core.errors import StartError
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.unreadable import Holes, read_around, read_patiently, refusal
 
 
 class SegmentFile:

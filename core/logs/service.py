@@ -17,25 +17,25 @@ from pathlib import Path
 
 import trio
 
-from core.complaints import Complaints
-from core.errors import KumquatError, StartError, StorageError, WouldBlock
-from core.inflation import Inflation
-from core.logs.delayed import DelayListener
-from core.logs.files import Files, RealFiles
-from core.logs.flusher import Flusher
-from core.logs.folder import Folder
-from core.logs.index import IndexDamaged, load_head, write_index
-from core.logs.log import Callback, MessageLog
-from core.logs.options import LogOptions
-from core.logs.reader import Reader
-from core.logs.recovery import open_log
-from core.logs.retention import Retention, delete_doomed
-from core.logs.segment import Segment
-from core.logs.subject import Subject, Subjects
-from core.logs.sync import SyncJob
-from core.logs.tail import Batch
-from core.logs.unreadable import advice
-from core.pools import READ, SEARCH, in_thread
+from kumquat.core.complaints import Complaints
+from kumquat.core.errors import KumquatError, StartError, StorageError, WouldBlock
+from kumquat.core.inflation import Inflation
+from kumquat.core.logs.delayed import DelayListener
+from kumquat.core.logs.files import Files, RealFiles
+from kumquat.core.logs.flusher import Flusher
+from kumquat.core.logs.folder import Folder
+from kumquat.core.logs.index import IndexDamaged, load_head, write_index
+from kumquat.core.logs.log import Callback, MessageLog
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.reader import Reader
+from kumquat.core.logs.recovery import open_log
+from kumquat.core.logs.retention import Retention, delete_doomed
+from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.subject import Subject, Subjects
+from kumquat.core.logs.sync import SyncJob
+from kumquat.core.logs.tail import Batch
+from kumquat.core.logs.unreadable import advice
+from kumquat.core.pools import READ, SEARCH, in_thread
 
 log = logging.getLogger("kumquat.log")
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from core.logs.checkpoint import CheckpointWriter
-from core.logs.files import Files
-from core.logs.segment import OpenFiles, Segment
-from core.logs.subject import Subject
+from kumquat.core.logs.checkpoint import CheckpointWriter
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.segment import OpenFiles, Segment
+from kumquat.core.logs.subject import Subject
 
 
 class SyncJob:

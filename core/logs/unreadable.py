@@ -20,8 +20,8 @@ import os
 import time
 from pathlib import Path
 
-from core.errors import StartError
-from core.logs.files import Files
+from kumquat.core.errors import StartError
+from kumquat.core.logs.files import Files
 
 PAGE = 4096
 _DAMAGE = frozenset({errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO})

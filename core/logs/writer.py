@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from core.errors import (
+from kumquat.core.errors import (
     InvalidTimestamp,
     MessageTooLarge,
     MustOpen,
     StorageError,
     WouldBlock,
 )
-from core.logs.checkpoint import ROW
-from core.logs.delayed import DelayListener
-from core.logs.files import Buffer, Files
-from core.logs.format import (
+from kumquat.core.logs.checkpoint import ROW
+from kumquat.core.logs.delayed import DelayListener
+from kumquat.core.logs.files import Buffer, Files
+from kumquat.core.logs.format import (
     CANCEL,
     DELIVERED,
     HEADER_SIZE,
@@ -39,13 +39,13 @@ from core.logs.format import (
     pack_header,
     pack_subject_state,
 )
-from core.logs.options import LogOptions
-from core.logs.parked import NO_ORIGIN, CancelItem, Origin, pack_cancels, pack_origin
-from core.logs.producers import ProducerState, check_sequence, last_of
-from core.logs.state import LogState
-from core.logs.subject import Subject
-from core.logs.tail import Batch, Tail, keep
-from core.records.batch import (
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.parked import NO_ORIGIN, CancelItem, Origin, pack_cancels, pack_origin
+from kumquat.core.logs.producers import ProducerState, check_sequence, last_of
+from kumquat.core.logs.state import LogState
+from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.tail import Batch, Tail, keep
+from kumquat.core.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
     BatchHead,
@@ -54,8 +54,8 @@ from core.records.batch import (
     stamp,
     stamp_append_time,
 )
-from core.records.compression import LIGHT
-from core.records.marks import may_ask, survey
+from kumquat.core.records.compression import LIGHT
+from kumquat.core.records.marks import may_ask, survey
 
 log = logging.getLogger("kumquat.log")
 

@@ -1,6 +1,6 @@
 """Kafka's record batches: the head, the checks on append, compression, single records."""
 
-from core.records.batch import BatchHead, check, damage, read_head
-from core.records.records import Record, records_of
+from kumquat.core.records.batch import BatchHead, check, damage, read_head
+from kumquat.core.records.records import Record, records_of
 
 __all__ = ["BatchHead", "Record", "check", "damage", "read_head", "records_of"]

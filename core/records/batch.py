@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from core.errors import (
+from kumquat.core.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTransactionState,

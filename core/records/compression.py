@@ -27,7 +27,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from core.errors import CorruptMessage, InvalidRecord, UnsupportedCompression, WouldBlock
+from kumquat.core.errors import CorruptMessage, InvalidRecord, UnsupportedCompression, WouldBlock
 
 GZIP: Final = 1
 SNAPPY: Final = 2

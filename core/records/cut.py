@@ -30,8 +30,8 @@ from collections import OrderedDict
 
 from crc32c import crc32c
 
-from core.errors import InvalidRecord, WouldBlock
-from core.records.batch import (
+from kumquat.core.errors import InvalidRecord, WouldBlock
+from kumquat.core.records.batch import (
     CODEC_MASK,
     CRC_FROM,
     HEAD_SIZE,
@@ -41,8 +41,8 @@ from core.records.batch import (
     BatchHead,
     read_head,
 )
-from core.records.compression import LIGHT, inflate
-from core.records.records import varint
+from kumquat.core.records.compression import LIGHT, inflate
+from kumquat.core.records.records import varint
 
 NO_EPOCH = -1
 HEAVY = 16 << 10

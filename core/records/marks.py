@@ -22,9 +22,9 @@ from typing import Final, NamedTuple
 
 from stringzilla import count, find, utf8_uncased_search
 
-from core.errors import InvalidRecord, WouldBlock
-from core.records.batch import CODEC_MASK, HEAD_SIZE, LEAST_RECORD, BatchHead
-from core.records.compression import PIECE, Data, pieces
+from kumquat.core.errors import InvalidRecord, WouldBlock
+from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, LEAST_RECORD, BatchHead
+from kumquat.core.records.compression import PIECE, Data, pieces
 
 PREFIX: Final = b"qmq-"
 OURS: Final = (b"qmq-due-ms", b"qmq-created-ms", b"qmq-attempt", b"qmq-retry-")

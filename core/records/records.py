@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from core.errors import InvalidRecord
-from core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
-from core.records.compression import Data, pieces
+from kumquat.core.errors import InvalidRecord
+from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
+from kumquat.core.records.compression import Data, pieces
 
 
 class Record(NamedTuple):

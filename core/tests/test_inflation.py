@@ -12,12 +12,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from core.errors import InvalidRecord, WouldBlock
-from core.inflation import QUICK, QUICK_ROOM, QUICK_THREADS, Inflation
-from core.records.batch import HEAD_SIZE, check
-from core.records.compression import GZIP, inflate
-from core.records.marks import survey
-from core.records.tests.test_batch import built
+from kumquat.core.errors import InvalidRecord, WouldBlock
+from kumquat.core.inflation import QUICK, QUICK_ROOM, QUICK_THREADS, Inflation
+from kumquat.core.records.batch import HEAD_SIZE, check
+from kumquat.core.records.compression import GZIP, inflate
+from kumquat.core.records.marks import survey
+from kumquat.core.records.tests.test_batch import built
 
 MIB = 1 << 20
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from core.memory import Memory
+from kumquat.core.memory import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

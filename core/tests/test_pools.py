@@ -6,7 +6,7 @@ import threading
 
 import trio
 
-from core.pools import DELIVER, READ, THREADS, at_work, in_thread
+from kumquat.core.pools import DELIVER, READ, THREADS, at_work, in_thread
 
 
 def test_reads_that_hang_leave_deliveries_their_threads() -> None:

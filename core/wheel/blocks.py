@@ -18,9 +18,9 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from core.logs.files import Buffer, Files
-from core.logs.unreadable import read_patiently
-from core.wheel.schedule_format import BLOCK, FENCE, ScheduleClosed, ScheduleDamaged
+from kumquat.core.logs.files import Buffer, Files
+from kumquat.core.logs.unreadable import read_patiently
+from kumquat.core.wheel.schedule_format import BLOCK, FENCE, ScheduleClosed, ScheduleDamaged
 
 KEPT_BLOCKS = 16
 READ_AT_ONCE = 16

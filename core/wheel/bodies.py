@@ -17,15 +17,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from core.errors import CorruptMessage
-from core.logs.format import HEADER_SIZE
-from core.logs.log import MessageLog
-from core.logs.parked import ORIGIN_SIZE, RECORD_HEAD, RECORD_HEAD_SIZE, parked_damage
-from core.logs.segment import Segment
-from core.logs.unreadable import read_patiently
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ScheduleClosed, ScheduleDamaged
-from core.wheel.wheel import LOG, Slot
+from kumquat.core.errors import CorruptMessage
+from kumquat.core.logs.format import HEADER_SIZE
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.parked import ORIGIN_SIZE, RECORD_HEAD, RECORD_HEAD_SIZE, parked_damage
+from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.unreadable import read_patiently
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import ScheduleClosed, ScheduleDamaged
+from kumquat.core.wheel.wheel import LOG, Slot
 
 log = logging.getLogger("kumquat.delay")
 T = TypeVar("T")

@@ -28,17 +28,17 @@ from typing import cast
 
 import trio
 
-from core.errors import KumquatError, StorageError
-from core.logs.parked import SCHEDULE_ID, pack_schedule_ids
-from core.logs.service import MessageService
-from core.logs.subject import Subject
-from core.pools import DELIVER, in_thread
-from core.wheel.bodies import Body
-from core.wheel.delivery import build_batches
-from core.wheel.held_back import HeldBack
-from core.wheel.lateness import Histogram
-from core.wheel.schedule import Schedule
-from core.wheel.wheel import NOTCH_MS, Slot
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.parked import SCHEDULE_ID, pack_schedule_ids
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.subject import Subject
+from kumquat.core.pools import DELIVER, in_thread
+from kumquat.core.wheel.bodies import Body
+from kumquat.core.wheel.delivery import build_batches
+from kumquat.core.wheel.held_back import HeldBack
+from kumquat.core.wheel.lateness import Histogram
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.wheel import NOTCH_MS, Slot
 
 log = logging.getLogger("kumquat.delay")
 

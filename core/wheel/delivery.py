@@ -13,8 +13,15 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from core.logs.parked import RECORD_HEAD, RECORD_HEAD_SIZE
-from core.records.batch import CRC_FROM, CURRENT_MAGIC, HEAD, HEAD_SIZE, LOG_APPEND_TIME, OVERHEAD
+from kumquat.core.logs.parked import RECORD_HEAD, RECORD_HEAD_SIZE
+from kumquat.core.records.batch import (
+    CRC_FROM,
+    CURRENT_MAGIC,
+    HEAD,
+    HEAD_SIZE,
+    LOG_APPEND_TIME,
+    OVERHEAD,
+)
 
 MOST_RECORDS = 8_192
 _TABLE = 8_192

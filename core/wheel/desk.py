@@ -17,7 +17,7 @@ from typing import TypeVar, TypeVarTuple
 
 import trio
 
-from core.errors import (
+from kumquat.core.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
@@ -25,7 +25,7 @@ from core.errors import (
     StorageError,
     WouldBlock,
 )
-from core.logs.parked import (
+from kumquat.core.logs.parked import (
     DELIVERED,
     MOVE_REMEMBERED,
     MOVED,
@@ -34,15 +34,15 @@ from core.logs.parked import (
     CancelItem,
     Origin,
 )
-from core.logs.service import MessageService
-from core.logs.subject import Subject
-from core.logs.writer import HEAVY, Appended
-from core.pools import QUERY, in_thread
-from core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
-from core.records.compression import LIGHT, held, inflate
-from core.records.marks import Survey, survey
-from core.wheel.finder import Finder
-from core.wheel.outcomes import (
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.writer import HEAVY, Appended
+from kumquat.core.pools import QUERY, in_thread
+from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
+from kumquat.core.records.compression import LIGHT, held, inflate
+from kumquat.core.records.marks import Survey, survey
+from kumquat.core.wheel.finder import Finder
+from kumquat.core.wheel.outcomes import (
     WAITING,
     BatchOutcome,
     Moment,
@@ -51,9 +51,9 @@ from core.wheel.outcomes import (
     decide_unnamed,
     moved,
 )
-from core.wheel.schedule import Schedule
-from core.wheel.schedule_parts import FRAME, Named
-from core.wheel.split import Split, split
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.schedule_parts import FRAME, Named
+from kumquat.core.wheel.split import Split, split
 
 _WHILE_SPLIT = 2
 """How many times its records a batch takes while it is split: they, and what they become."""

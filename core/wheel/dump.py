@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from core.errors import StartError
-from core.logs.files import RealFiles
-from core.logs.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED
-from core.wheel import manifest
-from core.wheel.manifest_format import parse
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.errors import StartError
+from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED
+from kumquat.core.wheel import manifest
+from kumquat.core.wheel.manifest_format import parse
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     ENTRY,
     HOUR_MS,
     KIND_NAMES,

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
-from core.logs.format import HEADER_SIZE
-from core.logs.parked import (
+from kumquat.core.logs.format import HEADER_SIZE
+from kumquat.core.logs.parked import (
     CRC_BEGINS,
     DELIVERED,
     MOVED,
@@ -26,8 +26,15 @@ from core.logs.parked import (
     delay_id_of,
     heads_of,
 )
-from core.wheel.schedule_format import LATEST_DUE, LONGEST_ID, PENDING, Name, Parked, Tombstone
-from core.wheel.schedule_parts import FRAME, Fill, Named, Refiled
+from kumquat.core.wheel.schedule_format import (
+    LATEST_DUE,
+    LONGEST_ID,
+    PENDING,
+    Name,
+    Parked,
+    Tombstone,
+)
+from kumquat.core.wheel.schedule_parts import FRAME, Fill, Named, Refiled
 
 log = logging.getLogger("kumquat.delay")
 

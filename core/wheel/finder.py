@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from core.errors import CorruptMessage
-from core.logs.format import HEADER_SIZE
-from core.logs.parked import (
+from kumquat.core.errors import CorruptMessage
+from kumquat.core.logs.format import HEADER_SIZE
+from kumquat.core.logs.parked import (
     DELIVERED,
     RECORD_HEAD,
     RECORD_HEAD_SIZE,
@@ -20,11 +20,18 @@ from core.logs.parked import (
     delay_id_of,
     heads_of,
 )
-from core.wheel.bodies import LogBodies
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ENTRY, ENTRY_SIZE, LENGTH, TOMBSTONE, ScheduleClosed, hour_of
-from core.wheel.schedule_parts import Named
-from core.wheel.shelf import Shelf
+from kumquat.core.wheel.bodies import LogBodies
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
+    ENTRY,
+    ENTRY_SIZE,
+    LENGTH,
+    TOMBSTONE,
+    ScheduleClosed,
+    hour_of,
+)
+from kumquat.core.wheel.schedule_parts import Named
+from kumquat.core.wheel.shelf import Shelf
 
 
 class Scheduled(NamedTuple):

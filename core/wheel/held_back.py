@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.complaints import Complaints
-from core.wheel.wheel import Slot
+from kumquat.core.complaints import Complaints
+from kumquat.core.wheel.wheel import Slot
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0

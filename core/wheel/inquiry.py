@@ -17,18 +17,18 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from core.errors import KumquatError
-from core.logs.format import HEADER_SIZE
-from core.logs.parked import RECORD_HEAD, RECORD_HEAD_SIZE, heads_of
-from core.logs.service import MessageService
-from core.logs.subject import Subject
-from core.records.records import varint
-from core.wheel.bodies import Body, LogBodies, read_bodies
-from core.wheel.desk import search_in_thread
-from core.wheel.loader import Loader
-from core.wheel.schedule import Schedule
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.errors import KumquatError
+from kumquat.core.logs.format import HEADER_SIZE
+from kumquat.core.logs.parked import RECORD_HEAD, RECORD_HEAD_SIZE, heads_of
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.subject import Subject
+from kumquat.core.records.records import varint
+from kumquat.core.wheel.bodies import Body, LogBodies, read_bodies
+from kumquat.core.wheel.desk import search_in_thread
+from kumquat.core.wheel.loader import Loader
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     ENTRY,
     HOUR_MS,
     LENGTH,
@@ -37,9 +37,9 @@ from core.wheel.schedule_format import (
     Row,
     hour_of,
 )
-from core.wheel.schedule_parts import FRAME, Key
-from core.wheel.shelf import Shelf
-from core.wheel.wheel import LOG, Slot
+from kumquat.core.wheel.schedule_parts import FRAME, Key
+from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.wheel import LOG, Slot
 
 EVER = 1 << 47
 """A due time beyond all that can be asked for: within what the hours of schedule files reach."""

@@ -24,17 +24,17 @@ from functools import partial
 
 import trio
 
-from core.complaints import Complaints
-from core.errors import KumquatError
-from core.logs.service import MessageService
-from core.pools import FILL, in_thread
-from core.wheel.bodies import LogBodies
-from core.wheel.schedule import Schedule
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ENTRY_SIZE, HOUR_MS, MESSAGE, Row, ScheduleDamaged
-from core.wheel.schedule_parts import FRAME, Unfiled
-from core.wheel.shelf import Shelf
-from core.wheel.window import ADMIT, Loaded, Trouble, Window, read_frames, read_window
+from kumquat.core.complaints import Complaints
+from kumquat.core.errors import KumquatError
+from kumquat.core.logs.service import MessageService
+from kumquat.core.pools import FILL, in_thread
+from kumquat.core.wheel.bodies import LogBodies
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import ENTRY_SIZE, HOUR_MS, MESSAGE, Row, ScheduleDamaged
+from kumquat.core.wheel.schedule_parts import FRAME, Unfiled
+from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.window import ADMIT, Loaded, Trouble, Window, read_frames, read_window
 
 log = logging.getLogger("kumquat.delay")
 

@@ -25,12 +25,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from core.errors import StartError
-from core.logs.files import Files, write_file_atomically
-from core.wheel.manifest_format import Listed, Manifest, pack, parse
-from core.wheel.rebuild import rebuild
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import SUFFIX, TEMPORARY, ScheduleDamaged
+from kumquat.core.errors import StartError
+from kumquat.core.logs.files import Files, write_file_atomically
+from kumquat.core.wheel.manifest_format import Listed, Manifest, pack, parse
+from kumquat.core.wheel.rebuild import rebuild
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import SUFFIX, TEMPORARY, ScheduleDamaged
 
 log = logging.getLogger("kumquat.schedule")
 T = TypeVar("T")

@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from core.errors import StartError
-from core.logs.parked import SCHEDULE_ID
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ScheduleDamaged, file_name
-from core.wheel.schedule_parts import Remembered
+from kumquat.core.errors import StartError
+from kumquat.core.logs.parked import SCHEDULE_ID
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import ScheduleDamaged, file_name
+from kumquat.core.wheel.schedule_parts import Remembered
 
 VERSION = 2
 MAGIC = b"KQM1"

@@ -29,11 +29,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from core.logs.files import Files
-from core.logs.parked import DELIVERED, MOVED
-from core.wheel.merge_source import Element, Input, Source
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.parked import DELIVERED, MOVED
+from kumquat.core.wheel.merge_source import Element, Input, Source
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     MESSAGE,
     PENDING,
     TOMBSTONE,
@@ -42,7 +42,7 @@ from core.wheel.schedule_format import (
     hour_of,
     name_hash,
 )
-from core.wheel.schedule_output import Output, has_name
+from kumquat.core.wheel.schedule_output import Output, has_name
 
 AT_ONCE = 8
 HELD = 2 << 20

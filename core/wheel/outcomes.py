@@ -18,8 +18,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
-from core.errors import InvalidRecord
-from core.logs.parked import (
+from kumquat.core.errors import InvalidRecord
+from kumquat.core.logs.parked import (
     CANCELLED,
     DELIVERED,
     MOVE_REMEMBERED,
@@ -30,10 +30,10 @@ from core.logs.parked import (
     CancelItem,
     pack_parked,
 )
-from core.wheel.schedule import Schedule
-from core.wheel.schedule_format import LATEST_DUE, PENDING
-from core.wheel.schedule_parts import Named, NameKey, Remembered
-from core.wheel.split import Cancel, Split
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.schedule_format import LATEST_DUE, PENDING
+from kumquat.core.wheel.schedule_parts import Named, NameKey, Remembered
+from kumquat.core.wheel.split import Cancel, Split
 
 WAITING = (PENDING, MOVED)
 """The states of a name whose message has yet to be delivered, unless that has happened since."""

@@ -23,16 +23,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from core.logs.files import Files
-from core.logs.format import CANCEL, DELIVERED
-from core.logs.log import MessageLog
-from core.logs.parked import schedule_ids_of
-from core.logs.scan import Frames
-from core.logs.segment import Segment
-from core.wheel.frames import delayed_frames, withdrawn_ids
-from core.wheel.manifest_format import Listed, Manifest
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.format import CANCEL, DELIVERED
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.parked import schedule_ids_of
+from kumquat.core.logs.scan import Frames
+from kumquat.core.logs.segment import Segment
+from kumquat.core.wheel.frames import delayed_frames, withdrawn_ids
+from kumquat.core.wheel.manifest_format import Listed, Manifest
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     ENTRY,
     MESSAGE,
     REFILED,

@@ -20,18 +20,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from core.logs.format import CANCEL, DELIVERED, PARKED
-from core.logs.log import MessageLog
-from core.logs.parked import schedule_ids_of
-from core.wheel.bodies import LogBodies
-from core.wheel.fill import names_of, parked_of, tombstones_of
-from core.wheel.frames import delayed_frames, withdrawn_ids
-from core.wheel.manifest import Lost
-from core.wheel.rebuild import find_done
-from core.wheel.schedule import Schedule
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_writer import write_schedule_file
-from core.wheel.shelf import Shelf
+from kumquat.core.logs.format import CANCEL, DELIVERED, PARKED
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.parked import schedule_ids_of
+from kumquat.core.wheel.bodies import LogBodies
+from kumquat.core.wheel.fill import names_of, parked_of, tombstones_of
+from kumquat.core.wheel.frames import delayed_frames, withdrawn_ids
+from kumquat.core.wheel.manifest import Lost
+from kumquat.core.wheel.rebuild import find_done
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_writer import write_schedule_file
+from kumquat.core.wheel.shelf import Shelf
 
 log = logging.getLogger("kumquat.delay")
 

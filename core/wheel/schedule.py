@@ -48,9 +48,9 @@ import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 
-from core.errors import StorageError
-from core.logs.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
-from core.logs.parked import (
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
+from kumquat.core.logs.parked import (
     CANCELLED,
     DELIVERED,
     MOVE_REMEMBERED,
@@ -63,8 +63,8 @@ from core.logs.parked import (
     cancels_of,
     schedule_ids_of,
 )
-from core.wheel.schedule_format import ENTRY, LONGEST_ID, PENDING, Tombstone
-from core.wheel.schedule_parts import (
+from kumquat.core.wheel.schedule_format import ENTRY, LONGEST_ID, PENDING, Tombstone
+from kumquat.core.wheel.schedule_parts import (
     FRAME,
     Counters,
     Fill,
@@ -75,7 +75,7 @@ from core.wheel.schedule_parts import (
     Remembered,
     Unfiled,
 )
-from core.wheel.wheel import Wheel
+from kumquat.core.wheel.wheel import Wheel
 
 log = logging.getLogger("kumquat.delay")
 

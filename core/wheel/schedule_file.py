@@ -17,10 +17,10 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from core.logs.files import Files
-from core.logs.parked import parked_damage
-from core.wheel.blocks import Section, Source, fence_count
-from core.wheel.schedule_format import (
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.parked import parked_damage
+from kumquat.core.wheel.blocks import Section, Source, fence_count
+from kumquat.core.wheel.schedule_format import (
     DUE,
     ENTRY_SIZE,
     FENCE,

@@ -54,7 +54,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from core.errors import CorruptMessage, StartError
+from kumquat.core.errors import CorruptMessage, StartError
 
 VERSION = 2
 MAGIC = b"KQS1"

@@ -23,11 +23,11 @@ from typing import Self
 
 from crc32c import crc32c
 
-from core.logs.files import Buffer, Files
-from core.logs.parked import RECORD_HEAD_SIZE
-from core.wheel.blocks import SectionWriter
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.logs.files import Buffer, Files
+from kumquat.core.logs.parked import RECORD_HEAD_SIZE
+from kumquat.core.wheel.blocks import SectionWriter
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     ENTRY,
     ENTRY_SIZE,
     LEDGER,

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from operator import itemgetter
 from pathlib import Path
 
-from core.logs.files import Files
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.logs.files import Files
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     HOUR_MS,
     MESSAGE,
     TOMBSTONE,
@@ -25,7 +25,7 @@ from core.wheel.schedule_format import (
     Tombstone,
     name_hash,
 )
-from core.wheel.schedule_output import Output
+from kumquat.core.wheel.schedule_output import Output
 
 _AT_ONCE = 4096
 _DUE, _SID = itemgetter(0), itemgetter(1)

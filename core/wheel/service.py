@@ -25,10 +25,10 @@ from pathlib import Path
 
 import trio
 
-from core.errors import KumquatError, StartError
-from core.logs.files import Files
-from core.logs.options import LogOptions
-from core.logs.parked import (
+from kumquat.core.errors import KumquatError, StartError
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.parked import (
     CANCELLED,
     DELIVERED,
     MOVE_REMEMBERED,
@@ -36,20 +36,20 @@ from core.logs.parked import (
     REMEMBERED,
     CancelItem,
 )
-from core.logs.service import MessageService, wall_clock_ms
-from core.logs.subject import Subject
-from core.wheel.bodies import LogBodies, read_bodies
-from core.wheel.deliverer import Deliverer
-from core.wheel.desk import DelayOptions, Desk
-from core.wheel.finder import Finder
-from core.wheel.inquiry import Cursor, Inquiry, Page, Pending, parse
-from core.wheel.lateness import Lateness
-from core.wheel.loader import Loader
-from core.wheel.outcomes import Moment
-from core.wheel.refill import refill
-from core.wheel.schedule import Schedule
-from core.wheel.shelf import Shelf
-from core.wheel.split import encode_id
+from kumquat.core.logs.service import MessageService, wall_clock_ms
+from kumquat.core.logs.subject import Subject
+from kumquat.core.wheel.bodies import LogBodies, read_bodies
+from kumquat.core.wheel.deliverer import Deliverer
+from kumquat.core.wheel.desk import DelayOptions, Desk
+from kumquat.core.wheel.finder import Finder
+from kumquat.core.wheel.inquiry import Cursor, Inquiry, Page, Pending, parse
+from kumquat.core.wheel.lateness import Lateness
+from kumquat.core.wheel.loader import Loader
+from kumquat.core.wheel.outcomes import Moment
+from kumquat.core.wheel.refill import refill
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.split import encode_id
 
 __all__ = [
     "Cursor",

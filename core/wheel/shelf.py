@@ -16,15 +16,15 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from core.logs.files import Files
-from core.wheel import manifest as manifests
-from core.wheel.fill import ReadFrame, names_of, parked_of, tombstones_of
-from core.wheel.manifest_format import Listed, Manifest
-from core.wheel.merge import Weighed, merge, plan_merge
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ScheduleDamaged, hour_of
-from core.wheel.schedule_parts import Fill
-from core.wheel.schedule_writer import write_schedule_file
+from kumquat.core.logs.files import Files
+from kumquat.core.wheel import manifest as manifests
+from kumquat.core.wheel.fill import ReadFrame, names_of, parked_of, tombstones_of
+from kumquat.core.wheel.manifest_format import Listed, Manifest
+from kumquat.core.wheel.merge import Weighed, merge, plan_merge
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import ScheduleDamaged, hour_of
+from kumquat.core.wheel.schedule_parts import Fill
+from kumquat.core.wheel.schedule_writer import write_schedule_file
 
 FOLDER = "schedule"
 Live = Callable[[int], bool]

@@ -38,9 +38,9 @@ from typing import Final, NamedTuple
 import stringzilla
 from crc32c import crc32c
 
-from core.errors import InvalidRecord, MessageTooLarge
-from core.logs.parked import CRC_BEGINS, RECORD_HEAD_SIZE
-from core.records.batch import (
+from kumquat.core.errors import InvalidRecord, MessageTooLarge
+from kumquat.core.logs.parked import CRC_BEGINS, RECORD_HEAD_SIZE
+from kumquat.core.records.batch import (
     CODEC_MASK,
     CRC_FROM,
     HEAD_SIZE,
@@ -48,11 +48,11 @@ from core.records.batch import (
     OVERHEAD,
     BatchHead,
 )
-from core.records.compression import compressed
-from core.records.marks import OURS, PREFIX
-from core.records.records import varint
-from core.wheel.durations import FORMS, read_duration, read_instant
-from core.wheel.schedule_format import LONGEST_ID
+from kumquat.core.records.compression import compressed
+from kumquat.core.records.marks import OURS, PREFIX
+from kumquat.core.records.records import varint
+from kumquat.core.wheel.durations import FORMS, read_duration, read_instant
+from kumquat.core.wheel.schedule_format import LONGEST_ID
 
 DELAY: Final = b"qmq-delay-ms"
 DELIVER_AT: Final = b"qmq-deliver-at"

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from core.logs.format import HEADER_SIZE
-from core.logs.parked import RECORD_HEAD, heads_of
-from core.wheel.fill import ReadFrame
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.logs.format import HEADER_SIZE
+from kumquat.core.logs.parked import RECORD_HEAD, heads_of
+from kumquat.core.wheel.fill import ReadFrame
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     ENTRY,
     ENTRY_SIZE,
     MESSAGE,
@@ -26,7 +26,7 @@ from core.wheel.schedule_format import (
     ScheduleDamaged,
     hour_of,
 )
-from core.wheel.schedule_parts import Unfiled
+from kumquat.core.wheel.schedule_parts import Unfiled
 
 ADMIT = 8_192
 """Entries that are put into the wheel in one go."""

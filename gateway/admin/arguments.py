@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from core.logs.service import wall_clock_ms
-from gateway.admin.http import HttpError
-from gateway.admin.times import read_time
-from meta.values import LONG_MAX
+from kumquat.core.logs.service import wall_clock_ms
+from kumquat.gateway.admin.http import HttpError
+from kumquat.gateway.admin.times import read_time
+from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

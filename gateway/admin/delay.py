@@ -19,17 +19,17 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from core.wheel.service import Cursor
-from gateway.admin.http import Answer, HttpError
-from gateway.dispatch import Refused
-from gateway.wire.codes import ErrorCode
-from meta.values import LONG_MAX
+from kumquat.core.wheel.service import Cursor
+from kumquat.gateway.admin.http import Answer, HttpError
+from kumquat.gateway.dispatch import Refused
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
-    from core.wheel.service import Pending, Shown
-    from gateway.admin.arguments import Arguments
-    from gateway.broker import Broker
+    from kumquat.core.logs.subject import Subject
+    from kumquat.core.wheel.service import Pending, Shown
+    from kumquat.gateway.admin.arguments import Arguments
+    from kumquat.gateway.broker import Broker
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000

@@ -17,16 +17,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from core.delivery import actions
-from core.errors import CorruptMessage
-from gateway.admin.delay import find_subject
-from gateway.admin.http import Answer, HttpError
+from kumquat.core.delivery import actions
+from kumquat.core.errors import CorruptMessage
+from kumquat.gateway.admin.delay import find_subject
+from kumquat.gateway.admin.http import Answer, HttpError
 
 if TYPE_CHECKING:
-    from core.delivery.state import Group
-    from core.logs.subject import Subject
-    from gateway.admin.arguments import Arguments
-    from gateway.broker import Broker
+    from kumquat.core.delivery.state import Group
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.admin.arguments import Arguments
+    from kumquat.gateway.broker import Broker
 
 logger = logging.getLogger(__name__)
 

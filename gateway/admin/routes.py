@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from gateway.admin import delay, groups
-from gateway.admin.arguments import Arguments
-from gateway.admin.http import Answer, HttpError
-from gateway.dispatch import ANSWERABLE
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.admin import delay, groups
+from kumquat.gateway.admin.arguments import Arguments
+from kumquat.gateway.admin.http import Answer, HttpError
+from kumquat.gateway.dispatch import ANSWERABLE
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gateway.admin.http import Request
-    from gateway.broker import Broker
+    from kumquat.gateway.admin.http import Request
+    from kumquat.gateway.broker import Broker
 
     Handler = Callable[[Broker, Arguments], Awaitable[Answer]]
 

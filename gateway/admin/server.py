@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.complaints import Complaints
-from gateway.acceptor import BindError
-from gateway.admin.http import HttpConnection
-from gateway.admin.routes import Routes
-from gateway.options import is_loopback
+from kumquat.core.complaints import Complaints
+from kumquat.gateway.acceptor import BindError
+from kumquat.gateway.admin.http import HttpConnection
+from kumquat.gateway.admin.routes import Routes
+from kumquat.gateway.options import is_loopback
 
 if TYPE_CHECKING:
-    from gateway.broker import Broker
-    from gateway.options import AdminListener
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.options import AdminListener
 
 MAX_CONNECTIONS = 64
 BACKLOG = 64

@@ -8,8 +8,8 @@ refused, except 0: it is a year, or seconds, or a duration without its unit.
 
 from datetime import UTC, datetime
 
-from core.wheel.durations import read_instant, read_units
-from meta.values import LONG_MAX
+from kumquat.core.wheel.durations import read_instant, read_units
+from kumquat.meta.values import LONG_MAX
 
 LEAST = 10**11
 """In 1973; as seconds it is in the year 5138."""

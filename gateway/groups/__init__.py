@@ -9,7 +9,7 @@ Two sorts of groups share the APIs:
 A group is of one sort as long as it has members.
 
 What must outlive the broker (members, generations, holdings, positions) is in
-core.delivery.state.Groups and changes through actions alone (ledger.py). What need not (who has been
+core/delivery/state.py and changes through actions alone (ledger.py). What need not (who has been
 told what, session clocks, requests that are held) is in roster.py, and begins afresh when the broker
 starts: members go on without rejoining.
 """

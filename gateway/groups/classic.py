@@ -20,15 +20,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from core.delivery.state import Member
-from gateway.groups.errors import (
+from kumquat.core.delivery.state import Member
+from kumquat.gateway.groups.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
     RebalanceInProgress,
     UnknownMember,
 )
-from gateway.groups.members import BELIEVED_BEATS, HOLD, check_group_id, new_member_id
-from gateway.groups.protocol import (
+from kumquat.gateway.groups.members import BELIEVED_BEATS, HOLD, check_group_id, new_member_id
+from kumquat.gateway.groups.protocol import (
     CONSUMER,
     COOPERATIVE,
     KIP_848,
@@ -40,7 +40,7 @@ from gateway.groups.protocol import (
     pack,
     read_subscription,
 )
-from gateway.groups.roster import (
+from kumquat.gateway.groups.roster import (
     BEAT,
     CLAIMED,
     DROPPED,
@@ -54,8 +54,8 @@ from gateway.groups.roster import (
     Roster,
     Ticket,
 )
-from gateway.groups.sharers import UNNAMED, software_of
-from gateway.wire import (
+from kumquat.gateway.groups.sharers import UNNAMED, software_of
+from kumquat.gateway.wire import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -63,11 +63,11 @@ from gateway.wire import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from gateway.wire.codes import ErrorCode
-from gateway.wire.errors import WireError
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.errors import WireError
 
 if TYPE_CHECKING:
-    from gateway.groups.members import Caller, Members
+    from kumquat.gateway.groups.members import Caller, Members
 
 LEADER = "kumquat"
 MAX_HOLD = 30.0

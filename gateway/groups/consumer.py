@@ -18,21 +18,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.delivery.state import Member
-from gateway.groups.classic import beat
-from gateway.groups.errors import (
+from kumquat.core.delivery.state import Member
+from kumquat.gateway.groups.classic import beat
+from kumquat.gateway.groups.errors import (
     FencedMemberEpoch,
     InvalidRequest,
     UnknownMember,
     UnreleasedInstance,
     UnsupportedAssignor,
 )
-from gateway.groups.members import BELIEVED_BEATS, check_group_id, new_member_id
-from gateway.groups.pattern import Pattern
-from gateway.groups.protocol import KIP_848
-from gateway.groups.roster import CONFIRM, TAKE, TAKING, TOLD, WITHOUT, Presence, Roster
-from gateway.groups.sharers import software_of
-from gateway.wire import (
+from kumquat.gateway.groups.members import BELIEVED_BEATS, check_group_id, new_member_id
+from kumquat.gateway.groups.pattern import Pattern
+from kumquat.gateway.groups.protocol import KIP_848
+from kumquat.gateway.groups.roster import CONFIRM, TAKE, TAKING, TOLD, WITHOUT, Presence, Roster
+from kumquat.gateway.groups.sharers import software_of
+from kumquat.gateway.wire import (
     AssignedTopicPartitions,
     ConsumerGroupAssignment,
     ConsumerGroupHeartbeatRequest,
@@ -40,7 +40,7 @@ from gateway.wire import (
 )
 
 if TYPE_CHECKING:
-    from gateway.groups.members import Caller, Members
+    from kumquat.gateway.groups.members import Caller, Members
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 ASSIGNORS = ("uniform", "range")

@@ -13,22 +13,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from core.delivery import actions, lifetimes
-from core.errors import StorageError
-from gateway.groups.classic import Classic
-from gateway.groups.consumer import Consumer
-from gateway.groups.deadlines import Deadlines
-from gateway.groups.division import Divisions, unshare
-from gateway.groups.errors import (
+from kumquat.core.delivery import actions, lifetimes
+from kumquat.core.errors import StorageError
+from kumquat.gateway.groups.classic import Classic
+from kumquat.gateway.groups.consumer import Consumer
+from kumquat.gateway.groups.deadlines import Deadlines
+from kumquat.gateway.groups.division import Divisions, unshare
+from kumquat.gateway.groups.errors import (
     FencedInstance,
     GroupIdNotFound,
     InconsistentGroupProtocol,
     InvalidSessionTimeout,
     UnknownMember,
 )
-from gateway.groups.led import BARRIER, Led
-from gateway.groups.ledger import Ledger
-from gateway.groups.members import (
+from kumquat.gateway.groups.led import BARRIER, Led
+from kumquat.gateway.groups.ledger import Ledger
+from kumquat.gateway.groups.members import (
     HOLD,
     PENDING,
     REBALANCE,
@@ -40,13 +40,13 @@ from gateway.groups.members import (
     check_group_id,
     is_led,
 )
-from gateway.groups.mend import mend
-from gateway.groups.modes import TIMER, World
-from gateway.groups.offsets import Offsets
-from gateway.groups.protocol import CONSUMER, STANDARD, choose_standard
-from gateway.groups.roster import HELD, TAKE, Roster, Step, Ticket
-from gateway.groups.weight import Weight
-from gateway.wire import (
+from kumquat.gateway.groups.mend import mend
+from kumquat.gateway.groups.modes import TIMER, World
+from kumquat.gateway.groups.offsets import Offsets
+from kumquat.gateway.groups.protocol import CONSUMER, STANDARD, choose_standard
+from kumquat.gateway.groups.roster import HELD, TAKE, Roster, Step, Ticket
+from kumquat.gateway.groups.weight import Weight
+from kumquat.gateway.wire import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     HeartbeatRequest,
@@ -56,16 +56,16 @@ from gateway.wire import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from core.delivery.actions import Action
-    from core.delivery.state import Group, Groups
-    from core.logs.subject import Subject
-    from gateway.groups.deadlines import Key
-    from gateway.groups.led_states import Participant
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.state import Group, Groups
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.groups.deadlines import Key
+    from kumquat.gateway.groups.led_states import Participant
 
 RETRY_SECONDS = 1.0
 

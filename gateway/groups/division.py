@@ -20,10 +20,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from core.delivery import actions
-from gateway.groups.modes import EXCLUSIVE, SHARED, Modes, World
-from gateway.groups.owners import choose_owner, is_due_to, set_owner
-from gateway.groups.roster import (
+from kumquat.core.delivery import actions
+from kumquat.gateway.groups.modes import EXCLUSIVE, SHARED, Modes, World
+from kumquat.gateway.groups.owners import choose_owner, is_due_to, set_owner
+from kumquat.gateway.groups.roster import (
     CLAIMED,
     DROPPED,
     FREE,
@@ -46,9 +46,9 @@ from gateway.groups.roster import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from core.delivery.state import Group, Progress
-    from gateway.groups.deadlines import Deadlines
-    from gateway.groups.ledger import Ledger
+    from kumquat.core.delivery.state import Group, Progress
+    from kumquat.gateway.groups.deadlines import Deadlines
+    from kumquat.gateway.groups.ledger import Ledger
 
 OWNED, MOVING, OPENING, SHARING, DRAINING, CLOSING = Step
 PULLING = frozenset({SHARING, DRAINING})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.errors import KumquatError
-from gateway.wire.codes import ErrorCode
+from kumquat.core.errors import KumquatError
+from kumquat.gateway.wire.codes import ErrorCode
 
 
 class GroupError(KumquatError):

@@ -17,10 +17,10 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from core.delivery import actions
-from core.delivery.state import Member
-from gateway.groups.classic import rebalance_ms
-from gateway.groups.errors import (
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.state import Member
+from kumquat.gateway.groups.classic import rebalance_ms
+from kumquat.gateway.groups.errors import (
     FencedInstance,
     GroupFull,
     IllegalGeneration,
@@ -28,7 +28,7 @@ from gateway.groups.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from gateway.groups.led_states import (
+from kumquat.gateway.groups.led_states import (
     COMPLETING,
     EMPTY,
     GONE,
@@ -43,10 +43,10 @@ from gateway.groups.led_states import (
     Participant,
     State,
 )
-from gateway.groups.members import SESSION, new_member_id
-from gateway.groups.protocol import LED, pack, unpack
-from gateway.groups.roster import Roster, Ticket
-from gateway.wire import (
+from kumquat.gateway.groups.members import SESSION, new_member_id
+from kumquat.gateway.groups.protocol import LED, pack, unpack
+from kumquat.gateway.groups.roster import Roster, Ticket
+from kumquat.gateway.wire import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -57,7 +57,7 @@ from gateway.wire import (
 )
 
 if TYPE_CHECKING:
-    from gateway.groups.members import Caller, Members
+    from kumquat.gateway.groups.members import Caller, Members
 
 BARRIER = "barrier"
 """Deadlines: (BARRIER, group id)."""

@@ -25,8 +25,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from core.delivery.state import Member
-    from gateway.groups.roster import Ticket
+    from kumquat.core.delivery.state import Member
+    from kumquat.gateway.groups.roster import Ticket
 
 
 class State(Enum):

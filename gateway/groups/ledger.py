@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from core.delivery import actions, engine
-from core.delivery.state import Member
+from kumquat.core.delivery import actions, engine
+from kumquat.core.delivery.state import Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from core.delivery.actions import Action
-    from core.delivery.state import Group, Groups
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.state import Group, Groups
 
 
 FIELDS = tuple(field.name for field in fields(Member))

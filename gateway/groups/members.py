@@ -21,22 +21,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.delivery import actions
-from core.errors import StorageError
-from gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
-from gateway.groups.pattern import Patterns
-from gateway.groups.protocol import EAGER, LED, manner_of
-from gateway.groups.roster import Phase, Presence, Roster
-from gateway.groups.sharers import UNNAMED, may_share
-from gateway.groups.weight import MAX_CLIENT_ID
+from kumquat.core.delivery import actions
+from kumquat.core.errors import StorageError
+from kumquat.gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
+from kumquat.gateway.groups.pattern import Patterns
+from kumquat.gateway.groups.protocol import EAGER, LED, manner_of
+from kumquat.gateway.groups.roster import Phase, Presence, Roster
+from kumquat.gateway.groups.sharers import UNNAMED, may_share
+from kumquat.gateway.groups.weight import MAX_CLIENT_ID
 
 if TYPE_CHECKING:
-    from core.delivery.state import Group, Member
-    from core.logs.subject import Subject
-    from gateway.groups.deadlines import Deadlines
-    from gateway.groups.division import Divisions
-    from gateway.groups.ledger import Ledger
-    from gateway.groups.modes import World
+    from kumquat.core.delivery.state import Group, Member
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.groups.deadlines import Deadlines
+    from kumquat.gateway.groups.division import Divisions
+    from kumquat.gateway.groups.ledger import Ledger
+    from kumquat.gateway.groups.modes import World
 
 SESSION, REBALANCE, HOLD, PENDING, SILENCE = "session", "rebalance", "hold", "pending", "silence"
 SILENCE_SECONDS = 1.0

@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from core.delivery import actions
+from kumquat.core.delivery import actions
 
 if TYPE_CHECKING:
-    from core.delivery.state import Group, Member
-    from core.logs.subject import Subjects
-    from gateway.groups.ledger import Ledger
+    from kumquat.core.delivery.state import Group, Member
+    from kumquat.core.logs.subject import Subjects
+    from kumquat.gateway.groups.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

@@ -21,15 +21,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.groups.protocol import KIP_848
-from gateway.groups.roster import Division, Roster
-from gateway.groups.sharers import UNNAMED
+from kumquat.gateway.groups.protocol import KIP_848
+from kumquat.gateway.groups.roster import Division, Roster
+from kumquat.gateway.groups.sharers import UNNAMED
 
 if TYPE_CHECKING:
-    from core.delivery.state import Group, Progress
-    from core.logs.subject import Subjects
-    from gateway.groups.deadlines import Deadlines
-    from meta.group_configs import GroupConfig
+    from kumquat.core.delivery.state import Group, Progress
+    from kumquat.core.logs.subject import Subjects
+    from kumquat.gateway.groups.deadlines import Deadlines
+    from kumquat.meta.group_configs import GroupConfig
 
 EXCLUSIVE, SHARED, AUTO = "exclusive", "shared", "auto"
 DRAIN_SECONDS = 15.0

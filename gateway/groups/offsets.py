@@ -31,29 +31,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from core.delivery import actions, engine
-from core.delivery.state import pull_offset, split_offset
-from gateway.groups.division import DRAINING
-from gateway.groups.errors import (
+from kumquat.core.delivery import actions, engine
+from kumquat.core.delivery.state import pull_offset, split_offset
+from kumquat.gateway.groups.division import DRAINING
+from kumquat.gateway.groups.errors import (
     CoordinatorLoadInProgress,
     IllegalGeneration,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
     UnknownMember,
 )
-from gateway.groups.members import check_group_id
-from gateway.groups.protocol import KIP_848
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.groups.members import check_group_id
+from kumquat.gateway.groups.protocol import KIP_848
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from core.delivery.actions import Action
-    from core.delivery.state import Group, Member, Progress
-    from core.logs.subject import Subject
-    from gateway.groups.members import Caller, Members
-    from gateway.groups.roster import Roster
-    from gateway.wire import OffsetCommitRequest, OffsetCommitRequestPartition
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.state import Group, Member, Progress
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.groups.members import Caller, Members
+    from kumquat.gateway.groups.roster import Roster
+    from kumquat.gateway.wire import OffsetCommitRequest, OffsetCommitRequestPartition
 
 MAX_METADATA = 4096
 REFRESH_MS = 3_600_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.groups.roster import Division, Roster
+    from kumquat.gateway.groups.roster import Division, Roster
 
 
 def choose_owner(roster: Roster, division: Division) -> None:

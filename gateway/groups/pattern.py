@@ -15,13 +15,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gateway.groups.errors import InvalidRegularExpression
-from gateway.groups.pattern_parser import Parser, PatternError
+from kumquat.gateway.groups.errors import InvalidRegularExpression
+from kumquat.gateway.groups.pattern_parser import Parser, PatternError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from core.logs.subject import Subject, Subjects
+    from kumquat.core.logs.subject import Subject, Subjects
 
 MAX_REMEMBERED = 20_000
 """Nodes in all sets that a pattern remembers: some two megabytes."""

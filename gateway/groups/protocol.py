@@ -12,18 +12,18 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.groups.sharers import ROUND_ROBIN_ASSIGNER, forgets
-from gateway.wire import (
+from kumquat.gateway.groups.sharers import ROUND_ROBIN_ASSIGNER, forgets
+from kumquat.gateway.wire import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from gateway.wire.errors import WireError
+from kumquat.gateway.wire.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gateway.wire import JoinGroupRequestProtocol
+    from kumquat.gateway.wire import JoinGroupRequestProtocol
 
 CONSUMER = "consumer"
 COOPERATIVE_STICKY = "cooperative-sticky"
@@ -36,7 +36,7 @@ STANDARD = frozenset(
 )
 """Assignors that the broker stands in for: with one partition a topic they come to the same."""
 EAGER, COOPERATIVE, KIP_848, LED = "eager", "cooperative", "consumer", "client"
-"""Kinds of members: see core.delivery.state.Member."""
+"""Kinds of members: see kumquat.core.delivery.state.Member."""
 FORGETFUL = "forgetful"
 """The manner of eager members whose client forgets every position when it rejoins."""
 _NEWEST = ConsumerProtocolSubscription.valid_versions.stop - 1

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from core.complaints import Complaints
-from gateway.groups.errors import (
+from kumquat.core.complaints import Complaints
+from kumquat.gateway.groups.errors import (
     FencedMemberEpoch,
     GroupError,
     IllegalGeneration,
@@ -21,7 +21,7 @@ from gateway.groups.errors import (
 )
 
 if TYPE_CHECKING:
-    from gateway.groups.members import Caller
+    from kumquat.gateway.groups.members import Caller
 
 ORDINARY = (FencedMemberEpoch, IllegalGeneration, RebalanceInProgress, UnknownMember)
 

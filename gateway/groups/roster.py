@@ -35,13 +35,13 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from gateway.groups.protocol import COOPERATIVE, EAGER, FORGETFUL, KIP_848
+from kumquat.gateway.groups.protocol import COOPERATIVE, EAGER, FORGETFUL, KIP_848
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from core.delivery.state import Group
-    from gateway.groups.led import Led
+    from kumquat.core.delivery.state import Group
+    from kumquat.gateway.groups.led import Led
 
 
 class Phase(Enum):

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gateway.groups.members import Caller
-    from gateway.groups.protocol import Subscription
+    from kumquat.gateway.groups.members import Caller
+    from kumquat.gateway.groups.protocol import Subscription
 
 UNNAMED = "unnamed"
 """What is stored of a client that neither names itself nor shows the signs of one on the list."""

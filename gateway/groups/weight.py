@@ -12,14 +12,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.groups.errors import GroupFull
+from kumquat.gateway.groups.errors import GroupFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from core.delivery.state import Group, Groups
-    from gateway.groups.led_states import Participant
-    from gateway.wire import ConsumerGroupHeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+    from kumquat.core.delivery.state import Group, Groups
+    from kumquat.gateway.groups.led_states import Participant
+    from kumquat.gateway.wire import (
+        ConsumerGroupHeartbeatRequest,
+        JoinGroupRequest,
+        SyncGroupRequest,
+    )
 
 MAX_MEMBERS = 50_000
 MAX_BYTES = 16 << 20

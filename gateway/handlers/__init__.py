@@ -1,6 +1,6 @@
 """One module per API, or per tight family; importing this package registers them all."""
 
-from gateway.handlers import (
+from kumquat.gateway.handlers import (
     alter_configs,
     api_versions,
     consumer_group_describe,

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.handlers.resources import configured
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.handlers.resources import configured
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -25,14 +25,14 @@ from gateway.wire import (
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from gateway.wire.codes import ErrorCode
-from meta.values import ConfigType
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.meta.values import ConfigType
 
 if TYPE_CHECKING:
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
-    from gateway.handlers.resources import Configured
-    from gateway.wire import (
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.handlers.resources import Configured
+    from kumquat.gateway.wire import (
         IncrementalAlterableConfig,
         IncrementalAlterConfigsResource,
     )

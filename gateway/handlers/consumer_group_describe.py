@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import handles
-from gateway.group_views import explained, fronts, held, is_consumer_group, modes, shown
-from gateway.groups.protocol import KIP_848
-from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.gateway.dispatch import handles
+from kumquat.gateway.group_views import explained, fronts, held, is_consumer_group, modes, shown
+from kumquat.gateway.groups.protocol import KIP_848
+from kumquat.gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedAssignment,
@@ -28,15 +28,15 @@ from gateway.wire import (
     DescribedConsumerGroupMember,
     DescribedTopicPartitions,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from core.delivery.state import Member
-    from core.logs.subject import Subject
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
+    from kumquat.core.delivery.state import Member
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
 
 
 def _refuse(

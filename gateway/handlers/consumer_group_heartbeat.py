@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import handles
-from gateway.wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kumquat.gateway.dispatch import handles
+from kumquat.gateway.wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from gateway.dispatch import Session
+    from kumquat.gateway.dispatch import Session
 
 
 @handles(

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import Refused, handles
-from gateway.handlers.lookup import find_subject
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.gateway.dispatch import Refused, handles
+from kumquat.gateway.handlers.lookup import find_subject
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.dispatch import Session
+    from kumquat.gateway.dispatch import Session
 
 REASON = "a topic has exactly one partition here, which any number of consumers can share"
 

@@ -22,25 +22,25 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from core.logs.subject import Subject
-from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.core.logs.subject import Subject
+from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
     Encoded,
 )
-from gateway.wire.codes import ErrorCode
-from meta.definitions import describe, validate
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.meta.definitions import describe, validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
-    from gateway.wire import CreatableTopic, CreatableTopicConfig
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.wire import CreatableTopic, CreatableTopicConfig
 
 DEFAULT = -1
 MAX_REPLICAS = 16

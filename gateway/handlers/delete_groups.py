@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.delivery.actions import FORGET
-from gateway.dispatch import handles
-from gateway.turns import Turn
-from gateway.wire import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from gateway.wire.codes import ErrorCode
+from kumquat.core.delivery.actions import FORGET
+from kumquat.gateway.dispatch import handles
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from core.delivery.state import Groups
-    from gateway.dispatch import Session
+    from kumquat.core.delivery.state import Groups
+    from kumquat.gateway.dispatch import Session
 
 
 def _refuse(request: DeleteGroupsRequest, code: int, message: str) -> DeleteGroupsResponse:

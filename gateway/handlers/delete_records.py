@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.handlers.lookup import find_partition
-from gateway.topic_table import INTERNAL
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.handlers.lookup import find_partition
+from kumquat.gateway.topic_table import INTERNAL
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
 
 HIGH_WATERMARK = -1
 

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.handlers.lookup import find_subject
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.handlers.lookup import find_subject
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
 
 NO_ID = bytes(16)
 

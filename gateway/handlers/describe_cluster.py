@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import Refused, handles
-from gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
-from gateway.wire import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.dispatch import Refused, handles
+from kumquat.gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from kumquat.gateway.wire import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.dispatch import Session
+    from kumquat.gateway.dispatch import Session
 
 BROKERS = 1
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.handlers.resources import Resource, check_broker, configured
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.handlers.resources import Resource, check_broker, configured
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -26,17 +26,17 @@ from gateway.wire import (
     DescribeConfigsSynonym,
     Encoded,
 )
-from gateway.wire.codes import ErrorCode
-from meta.broker_configs import describe_broker
-from meta.definitions import ConfigSource
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.meta.broker_configs import describe_broker
+from kumquat.meta.definitions import ConfigSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
-    from gateway.wire import DescribeConfigsResource
-    from meta.definitions import ConfigRow
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.wire import DescribeConfigsResource
+    from kumquat.meta.definitions import ConfigRow
 
 MAX_ANSWER = 160 << 20
 """100,000 topics come to 140 MB, and `kafka-topics --describe` asks for all of them in one request."""

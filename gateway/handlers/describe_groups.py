@@ -17,27 +17,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import handles
-from gateway.group_views import DEAD, assignment, explained, fronts, protocol, protocol_type
-from gateway.groups.protocol import unpack
-from gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.gateway.dispatch import handles
+from kumquat.gateway.group_views import DEAD, assignment, explained, fronts, protocol, protocol_type
+from kumquat.gateway.groups.protocol import unpack
+from kumquat.gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 MISSING_FROM = 6
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from core.delivery.state import Member
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
+    from kumquat.core.delivery.state import Member
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
 
 
 def _refuse(request: DescribeGroupsRequest, code: int, message: str) -> DescribeGroupsResponse:

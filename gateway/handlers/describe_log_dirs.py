@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.dispatch import handles
-from gateway.wire import (
+from kumquat.gateway.dispatch import handles
+from kumquat.gateway.wire import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -25,9 +25,9 @@ from gateway.wire import (
 )
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
 
 TOPICS_AT_A_TIME = 200
 

@@ -32,22 +32,22 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.delivery.progress import SLOT_SHIFT
-from core.errors import KumquatError
-from core.records.batch import read_head
-from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.handlers import leader_epoch
-from gateway.handlers.lookup import find_partition
-from gateway.limits import ONE_BATCH
-from gateway.reading import read_batches
-from gateway.wire import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from gateway.wire.codes import ErrorCode
+from kumquat.core.delivery.progress import SLOT_SHIFT
+from kumquat.core.errors import KumquatError
+from kumquat.core.records.batch import read_head
+from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.handlers import leader_epoch
+from kumquat.gateway.handlers.lookup import find_partition
+from kumquat.gateway.limits import ONE_BATCH
+from kumquat.gateway.reading import read_batches
+from kumquat.gateway.wire import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
-    from gateway.counter import Waiter
-    from gateway.dispatch import Session
-    from gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.counter import Waiter
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
 
 PARTITIONS_AT_A_TIME = 200
 STARVED_SECONDS = 10.0

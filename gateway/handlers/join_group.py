@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import handles
-from gateway.wire import JoinGroupRequest, JoinGroupResponse
+from kumquat.gateway.dispatch import handles
+from kumquat.gateway.wire import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from gateway.dispatch import Session
+    from kumquat.gateway.dispatch import Session
 
 
 def _refuse(request: JoinGroupRequest, code: int, message: str) -> JoinGroupResponse:

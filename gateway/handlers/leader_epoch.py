@@ -6,8 +6,8 @@ broker; it is told to try again, as Kafka does.
 
 from __future__ import annotations
 
-from gateway.dispatch import Refused
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.dispatch import Refused
+from kumquat.gateway.wire.codes import ErrorCode
 
 CURRENT = 0
 UNKNOWN = -1

@@ -29,24 +29,24 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from core.errors import StorageError
-from gateway.askers import own_latest
-from gateway.dispatch import ANSWERABLE, Refused, handles
-from gateway.handlers import leader_epoch
-from gateway.handlers.lookup import find_partition
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.core.errors import StorageError
+from kumquat.gateway.askers import own_latest
+from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.handlers import leader_epoch
+from kumquat.gateway.handlers.lookup import find_partition
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 KNOWN_FROM = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}

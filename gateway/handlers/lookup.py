@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import Refused
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.dispatch import Refused
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
-    from gateway.broker import Broker
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.broker import Broker
 
 
 def find_subject(broker: Broker, name: str | None, topic_id: bytes = b"") -> Subject:

@@ -25,26 +25,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.logs.subject import Subject
-from gateway.dispatch import Refused, handles
-from gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from gateway.handlers.lookup import find_subject
-from gateway.subjects import check_name
-from gateway.topic_table import topic_metadata
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.core.logs.subject import Subject
+from kumquat.gateway.dispatch import Refused, handles
+from kumquat.gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kumquat.gateway.handlers.lookup import find_subject
+from kumquat.gateway.subjects import check_name
+from kumquat.gateway.topic_table import topic_metadata
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     Encoded,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
-    from gateway.wire import MetadataRequestTopic
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.wire import MetadataRequestTopic
 
 
 NAMELESS_SINCE = 12

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.dispatch import handles
-from gateway.wire import (
+from kumquat.gateway.dispatch import handles
+from kumquat.gateway.wire import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -25,7 +25,7 @@ from gateway.wire import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gateway.dispatch import Session
+    from kumquat.gateway.dispatch import Session
 
 
 def _answer(request: OffsetCommitRequest, codes: Iterable[int]) -> OffsetCommitResponse:

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.delivery.actions import DROP
-from gateway.dispatch import Refused, handles
-from gateway.groups.protocol import LED
-from gateway.handlers.lookup import find_partition
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.core.delivery.actions import DROP
+from kumquat.gateway.dispatch import Refused, handles
+from kumquat.gateway.groups.protocol import LED
+from kumquat.gateway.handlers.lookup import find_partition
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from core.delivery.state import Group
-    from core.logs.subject import Subject
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
+    from kumquat.core.delivery.state import Group
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
 
 
 @handles(request=OffsetDeleteRequest, response=OffsetDeleteResponse, versions=range(1))

@@ -17,10 +17,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.errors import KumquatError
-from gateway.dispatch import handles
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.core.errors import KumquatError
+from kumquat.gateway.dispatch import handles
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -29,14 +29,14 @@ from gateway.wire import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.dispatch import Session
-    from gateway.groups.offsets import Position
-    from gateway.wire import (
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.groups.offsets import Position
+    from kumquat.gateway.wire import (
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopic,
         OffsetFetchRequestTopics,

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.delivery.progress import MAX_PULL, MAX_SLOT, pull_offset
-from gateway.dispatch import Refused, handles
-from gateway.handlers import leader_epoch
-from gateway.handlers.lookup import find_partition
-from gateway.turns import Turn
-from gateway.wire import (
+from kumquat.core.delivery.progress import MAX_PULL, MAX_SLOT, pull_offset
+from kumquat.gateway.dispatch import Refused, handles
+from kumquat.gateway.handlers import leader_epoch
+from kumquat.gateway.handlers.lookup import find_partition
+from kumquat.gateway.turns import Turn
+from kumquat.gateway.wire import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -31,9 +31,9 @@ from gateway.wire import (
 BEYOND = pull_offset(MAX_SLOT, MAX_PULL)
 
 if TYPE_CHECKING:
-    from gateway.broker import Broker
-    from gateway.dispatch import Session
-    from gateway.wire import OffsetForLeaderPartition
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.wire import OffsetForLeaderPartition
 
 
 def _refuse(

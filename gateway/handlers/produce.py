@@ -32,24 +32,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from core.errors import InvalidRecord, MustOpen, UnsupportedCompression
-from core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
-from gateway.dispatch import ANSWERABLE, Disconnect, Refused, handles
-from gateway.handlers.produce_mould import ALL, ZSTD_SINCE, make_mould
-from gateway.topic_table import INTERNAL
-from gateway.wire import (
+from kumquat.core.errors import InvalidRecord, MustOpen, UnsupportedCompression
+from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
+from kumquat.gateway.dispatch import ANSWERABLE, Disconnect, Refused, handles
+from kumquat.gateway.handlers.produce_mould import ALL, ZSTD_SINCE, make_mould
+from kumquat.gateway.topic_table import INTERNAL
+from kumquat.gateway.wire import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from core.logs.subject import Subject
-    from core.logs.writer import Appended
-    from gateway.dispatch import Answerable, Opening, Session, Staged
-    from gateway.wire import PartitionProduceData, TopicProduceData
+    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.writer import Appended
+    from kumquat.gateway.dispatch import Answerable, Opening, Session, Staged
+    from kumquat.gateway.wire import PartitionProduceData, TopicProduceData
 
 NONE = 0
 ZSTD = 4

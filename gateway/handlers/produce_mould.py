@@ -21,21 +21,21 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from core.errors import KumquatError
-from gateway.topic_table import INTERNAL
-from gateway.wire import (
+from kumquat.core.errors import KumquatError
+from kumquat.gateway.topic_table import INTERNAL
+from kumquat.gateway.wire import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from gateway.wire.varint import uvarint
+from kumquat.gateway.wire.varint import uvarint
 
 if TYPE_CHECKING:
-    from core.logs.service import MessageService
-    from core.logs.subject import Subject
-    from gateway.answers import Buffer, Slot
-    from gateway.dispatch import Route, Session
+    from kumquat.core.logs.service import MessageService
+    from kumquat.core.logs.subject import Subject
+    from kumquat.gateway.answers import Buffer, Slot
+    from kumquat.gateway.dispatch import Route, Session
 
 HEAD_AT = 8
 """Behind API key, version and correlation id."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.dispatch import Refused
-from gateway.handlers.lookup import find_subject
-from gateway.subjects import check_name
-from gateway.wire.codes import ErrorCode
-from meta.broker_configs import DOC, STORED, describe_broker, validate_broker
-from meta.definitions import (
+from kumquat.gateway.dispatch import Refused
+from kumquat.gateway.handlers.lookup import find_subject
+from kumquat.gateway.subjects import check_name
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.meta.broker_configs import DOC, STORED, describe_broker, validate_broker
+from kumquat.meta.definitions import (
     DEFINITIONS,
     ConfigRow,
     ConfigSource,
@@ -28,14 +28,14 @@ from meta.definitions import (
     describe,
     validate,
 )
-from meta.errors import ConfigError
-from meta.group_configs import GROUP_DEFINITIONS, MODE, describe_group, validate_group
-from meta.values import ConfigType
+from kumquat.meta.errors import ConfigError
+from kumquat.meta.group_configs import GROUP_DEFINITIONS, MODE, describe_group, validate_group
+from kumquat.meta.values import ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from gateway.broker import Broker
+    from kumquat.gateway.broker import Broker
 
 MAX_GROUP_NAME = 255
 _BROKER_DEFINITIONS = {

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from gateway.dispatch import ANSWERABLE
-from gateway.tests.lives import Caller, World, lives
-from gateway.tests.patient_clients import (
+from kumquat.gateway.dispatch import ANSWERABLE
+from kumquat.gateway.tests.lives import Caller, World, lives
+from kumquat.gateway.tests.patient_clients import (
     AGAIN,
     MOST_TRIES,
     Book,
@@ -31,19 +31,19 @@ from gateway.tests.patient_clients import (
     Sharer,
     insist,
 )
-from gateway.wire import (
+from kumquat.gateway.wire import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gateway.tests.faulty_files import Trace
+    from kumquat.gateway.tests.faulty_files import Trace
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -26,14 +26,14 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.logs.tests.power import FakeFiles, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from core.logs.files import Buffer
-    from core.logs.tests.disk import DirNode, Mood
+    from kumquat.core.logs.files import Buffer
+    from kumquat.core.logs.tests.disk import DirNode, Mood
 
 SHORT = "short"
 ERRORS = ("EIO", "ENOSPC", "EMFILE", "ENOMEM")

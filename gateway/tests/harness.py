@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-import gateway.handlers  # noqa: F401  (registers every API)
-from core import pools
-from core.logs.files import RealFiles
-from core.logs.tests.batches import batch
-from gateway.acceptor import Acceptor, bind
-from gateway.broker import Broker
-from gateway.config import BrokerConfig, Listener
-from gateway.wire import (
+import kumquat.gateway.handlers  # noqa: F401  (registers every API)
+from kumquat.core import pools
+from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.tests.batches import batch
+from kumquat.gateway.acceptor import Acceptor, bind
+from kumquat.gateway.broker import Broker
+from kumquat.gateway.config import BrokerConfig, Listener
+from kumquat.gateway.wire import (
     RESPONSES,
     CreatableTopic,
     CreateTopicsRequest,
@@ -40,13 +40,13 @@ from gateway.wire import (
     ProduceRequest,
     TopicProduceData,
 )
-from gateway.wire.frame import response_header
+from kumquat.gateway.wire.frame import response_header
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from core.logs.files import Buffer
+    from kumquat.core.logs.files import Buffer
 
 DEADLINE = 120.0
 

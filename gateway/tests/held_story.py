@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from core.wheel.tests.delays import Message, batch
-from gateway.tests.fault_story import HOUR, LASTING, MINUTE, PLAIN, SHARED, SHORT, Story
-from gateway.tests.harness import produce
-from gateway.tests.lives import Caller, World
-from gateway.tests.one_thread import gate
-from gateway.tests.patient_clients import Parked
-from gateway.wire.codes import ErrorCode
+from kumquat.core.wheel.tests.delays import Message, batch
+from kumquat.gateway.tests.fault_story import HOUR, LASTING, MINUTE, PLAIN, SHARED, SHORT, Story
+from kumquat.gateway.tests.harness import produce
+from kumquat.gateway.tests.lives import Caller, World
+from kumquat.gateway.tests.one_thread import gate
+from kumquat.gateway.tests.patient_clients import Parked
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from core.logs.tests.disk import Mood
+    from kumquat.core.logs.tests.disk import Mood
 
     Step = str | tuple[str, int, Mood]
 

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-import gateway.handlers  # noqa: F401  (registers every API)
-from core.errors import KumquatError, StartError
-from core.logs.action_service import ActionService
-from core.wheel.service import DelayOptions, open_with_delay
-from core.wheel.tests.delays import Clock
-from gateway.broker import META_FILE, Broker, Endpoint, log_options
-from gateway.config import BrokerConfig, Listener
-from gateway.dispatch import ANSWERABLE, Route, Session, dispatch
-from gateway.tests.faulty_files import FaultyFiles, Trace
-from gateway.tests.one_thread import gate
-from meta.registry import Registry
+import kumquat.gateway.handlers  # noqa: F401  (registers every API)
+from kumquat.core.errors import KumquatError, StartError
+from kumquat.core.logs.action_service import ActionService
+from kumquat.core.wheel.service import DelayOptions, open_with_delay
+from kumquat.core.wheel.tests.delays import Clock
+from kumquat.gateway.broker import META_FILE, Broker, Endpoint, log_options
+from kumquat.gateway.config import BrokerConfig, Listener
+from kumquat.gateway.dispatch import ANSWERABLE, Route, Session, dispatch
+from kumquat.gateway.tests.faulty_files import FaultyFiles, Trace
+from kumquat.gateway.tests.one_thread import gate
+from kumquat.meta.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from core.logs.tests.disk import Mood
+    from kumquat.core.logs.tests.disk import Mood
 
 SEGMENT_BYTES = 9_000
 ACTION_SEGMENT_BYTES = 14_000
@@ -50,8 +50,8 @@ NO_LISTENER = Listener("127.0.0.1", 0)
 
 def use_small_merges(patch: pytest.MonkeyPatch) -> None:
     """Schedule files are merged by three, not by eight, and most of a merge goes through the disk."""
-    patch.setattr("core.wheel.merge.AT_ONCE", 3)
-    patch.setattr("core.wheel.merge.HELD", 200)
+    patch.setattr("kumquat.core.wheel.merge.AT_ONCE", 3)
+    patch.setattr("kumquat.core.wheel.merge.HELD", 200)
 
 
 class World:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from core.records import records_of
-from core.records.batch import OVERHEAD, read_head
-from gateway.wire import (
+from kumquat.core.records import records_of
+from kumquat.core.records.batch import OVERHEAD, read_head
+from kumquat.gateway.wire import (
     ConsumerProtocolSubscription,
     FetchPartition,
     FetchRequest,
@@ -31,12 +31,12 @@ from gateway.wire import (
     OffsetFetchRequestTopic,
     SyncGroupRequest,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from gateway.tests.harness import Client, Served
+    from kumquat.gateway.tests.harness import Client, Served
 
 MAX_WAIT_MS = 500
 SESSION_MS = 10_000

@@ -16,20 +16,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from core.errors import StorageError
-from core.records.batch import OVERHEAD, read_head
-from core.records.records import Record, records_of
-from core.wheel.tests.delays import Message, batch
-from gateway.tests.lives import Caller
-from gateway.tests.members import Member, fetch_request
-from gateway.wire import InitProducerIdRequest
-from gateway.wire.codes import ErrorCode
-from meta.values import LONG_MAX
+from kumquat.core.errors import StorageError
+from kumquat.core.records.batch import OVERHEAD, read_head
+from kumquat.core.records.records import Record, records_of
+from kumquat.core.wheel.tests.delays import Message, batch
+from kumquat.gateway.tests.lives import Caller
+from kumquat.gateway.tests.members import Member, fetch_request
+from kumquat.gateway.wire import InitProducerIdRequest
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gateway.tests.lives import World
+    from kumquat.gateway.tests.lives import World
 
 MOST_TRIES = 60
 AGAIN = (
@@ -153,7 +153,7 @@ class Producer:
         return int(answer.responses[0].partition_responses[0].base_offset)
 
     async def _once(self, topic: str, made: bytearray) -> Any:
-        from gateway.tests.harness import produce
+        from kumquat.gateway.tests.harness import produce
 
         request = produce(topic, records=memoryview(bytearray(made)))  # type: ignore[arg-type]
         return await self._caller.call(request, 9)

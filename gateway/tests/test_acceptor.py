@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from core.errors import StartError
-from gateway.acceptor import bind
-from gateway.config import Listener
-from gateway.connection import MIN_BYTES_PER_SECOND
-from gateway.tests.harness import Client, Served, produce, serve
-from gateway.tests.test_connection import alive, fetch
-from gateway.wire import ApiVersionsRequest
+from kumquat.core.errors import StartError
+from kumquat.gateway.acceptor import bind
+from kumquat.gateway.config import Listener
+from kumquat.gateway.connection import MIN_BYTES_PER_SECOND
+from kumquat.gateway.tests.harness import Client, Served, produce, serve
+from kumquat.gateway.tests.test_connection import alive, fetch
+from kumquat.gateway.wire import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from pathlib import Path

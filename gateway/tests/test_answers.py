@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.answers import MAX_UNSENT
-from gateway.tests.harness import Served, produce, serve
-from gateway.tests.test_connection import alive, fetch
-from gateway.wire import ApiVersionsRequest, FetchResponse
+from kumquat.gateway.answers import MAX_UNSENT
+from kumquat.gateway.tests.harness import Served, produce, serve
+from kumquat.gateway.tests.test_connection import alive, fetch
+from kumquat.gateway.wire import ApiVersionsRequest, FetchResponse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,9 @@ def test_an_answer_that_cannot_be_encoded_closes_its_connection_though_it_has_to
             await served.settled()
 
             nonsense = FetchResponse(responses=[None])  # type: ignore[list-item]
-            monkeypatch.setattr("gateway.handlers.fetch.FetchResponse", lambda **_: nonsense)
+            monkeypatch.setattr(
+                "kumquat.gateway.handlers.fetch.FetchResponse", lambda **_: nonsense
+            )
             await client.send((fetch("t", 0), 11))
             assert await client.closed()
             assert await alive(other)

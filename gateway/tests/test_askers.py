@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.askers import READING_SECONDS
-from gateway.tests.harness import Client, Served, serve
-from gateway.tests.members import fetch_request
-from gateway.tests.test_sharing import fill
-from gateway.wire import (
+from kumquat.gateway.askers import READING_SECONDS
+from kumquat.gateway.tests.harness import Client, Served, serve
+from kumquat.gateway.tests.members import fetch_request
+from kumquat.gateway.tests.test_sharing import fill
+from kumquat.gateway.wire import (
     ApiVersionsRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -22,7 +22,7 @@ from gateway.wire import (
     OffsetFetchRequestTopic,
     SyncGroupRequest,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from core.errors import StorageError
-from gateway.tests.harness import Client, Served, create_topic, produce, serve
-from gateway.tests.test_connection import alive, fetch
-from gateway.wire import ApiVersionsRequest
+from kumquat.core.errors import StorageError
+from kumquat.gateway.tests.harness import Client, Served, create_topic, produce, serve
+from kumquat.gateway.tests.test_connection import alive, fetch
+from kumquat.gateway.wire import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from core.logs.subject import Subject
-    from core.logs.writer import Appended
+    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.writer import Appended
 
     Wait = Callable[[Served, Client], Awaitable[None]]
 

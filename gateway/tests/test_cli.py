@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway import hints
-from gateway.cli import main, version
-from gateway.testing import TestBroker, broker
+from kumquat.gateway import hints
+from kumquat.gateway.cli import main, version
+from kumquat.gateway.testing import TestBroker, broker
 
 FREE = "PLAINTEXT://127.0.0.1:0"
 DEADLINE = 120
@@ -20,7 +20,7 @@ DEADLINE = 120
 
 def kumquat(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gateway", *arguments],
+        [sys.executable, "-m", "kumquat", *arguments],
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
@@ -115,7 +115,7 @@ def test_an_admin_port_in_use_is_one_line_with_the_address_and_exit_code_2(tmp_p
 
 
 def test_a_folder_in_use_is_one_line_with_the_first_brokers_pid(kumquat: TestBroker) -> None:
-    command = [sys.executable, "-m", "gateway", "serve", "--listeners", FREE]
+    command = [sys.executable, "-m", "kumquat", "serve", "--listeners", FREE]
     command += ["--log-dirs", str(kumquat.directory)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (result.returncode, result.stdout) == (2, "")
@@ -143,7 +143,7 @@ def test_options_come_from_file_environment_and_flags(tmp_path: Path) -> None:
     file = tmp_path / "kumquat.properties"
     file.write_text(f"listeners={FREE}\nlog.dirs={tmp_path / 'from-file'}\nlogging.level=ERROR\n")
     process = subprocess.Popen(
-        [sys.executable, "-m", "gateway", "serve", "--config", str(file), "--hints"],
+        [sys.executable, "-m", "kumquat", "serve", "--config", str(file), "--hints"],
         env={**os.environ, "KUMQUAT_LOG_DIRS": str(tmp_path / "from-environment")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -167,7 +167,7 @@ def test_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_version_does_not_load_the_broker() -> None:
     program = (
-        "import sys; from gateway.cli import main; main(['--version']);"
+        "import sys; from kumquat.gateway.cli import main; main(['--version']);"
         "print(sorted({'trio', 'sqlalchemy', 'construct'} & set(sys.modules)))"
     )
     result = subprocess.run(
@@ -188,7 +188,7 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 def test_dump_shows_what_a_broker_wrote(kumquat: TestBroker) -> None:
     kumquat.stop()
     (segment,) = kumquat.directory.rglob("*.log")
-    command = [sys.executable, "-m", "gateway", "dump", str(segment)]
+    command = [sys.executable, "-m", "kumquat", "dump", str(segment)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.count("\n") >= 1

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config import OPTIONS, BrokerConfig, Listener
-from gateway.config_sources import Setting, explain_unknown, load, read_file
-from gateway.foreign_options import why_foreign
-from gateway.options import AdminListener, ConfigError, show
-from meta.definitions import DEFINITIONS, effective, validate
+from kumquat.gateway.config import OPTIONS, BrokerConfig, Listener
+from kumquat.gateway.config_sources import Setting, explain_unknown, load, read_file
+from kumquat.gateway.foreign_options import why_foreign
+from kumquat.gateway.options import AdminListener, ConfigError, show
+from kumquat.meta.definitions import DEFINITIONS, effective, validate
 
 HOUR = 3_600_000
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from gateway.answers import MAX_UNSENT
-from gateway.connection import MAX_BURST
-from gateway.receive import MAX_CAPACITY
-from gateway.tests.harness import NO_SPACE, Client, Served, produce, serve
-from gateway.wire import (
+from kumquat.gateway.answers import MAX_UNSENT
+from kumquat.gateway.connection import MAX_BURST
+from kumquat.gateway.receive import MAX_CAPACITY
+from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, produce, serve
+from kumquat.gateway.wire import (
     ApiVersionsRequest,
     FetchPartition,
     FetchRequest,

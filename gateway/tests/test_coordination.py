@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from core.delivery.actions import COMMIT
-from gateway.tests.harness import NO_SPACE, Client, Served, serve
-from gateway.wire import (
+from kumquat.core.delivery.actions import COMMIT
+from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, serve
+from kumquat.gateway.wire import (
     ApiVersionsRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerProtocolAssignment,
@@ -29,7 +29,7 @@ from gateway.wire import (
     OffsetFetchRequestTopics,
     SyncGroupRequest,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from gateway.admin.tests.endpoint import EPOCH, Endpoint, pending, serve_admin
-from gateway.cli import main
-from gateway.delay_cli import VARIABLE, table
+from kumquat.gateway.admin.tests.endpoint import EPOCH, Endpoint, pending, serve_admin
+from kumquat.gateway.cli import main
+from kumquat.gateway.delay_cli import VARIABLE, table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

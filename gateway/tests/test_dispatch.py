@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.logs.tests.batches import batch
-from gateway.dispatch import Api, Dispatch, Session, dispatch, handles
-from gateway.tests.harness import Served, serve
-from gateway.wire import (
+from kumquat.core.logs.tests.batches import batch
+from kumquat.gateway.dispatch import Api, Dispatch, Session, dispatch, handles
+from kumquat.gateway.tests.harness import Served, serve
+from kumquat.gateway.wire import (
     AlterableConfig,
     AlterConfigsResource,
     ApiVersionsRequest,
@@ -103,7 +103,7 @@ def asking(key: int, version: int) -> Any:
     return api.request(**fields.get(api.name, {}))
 
 
-TOLD = ("gateway.groups.refusals",)
+TOLD = ("kumquat.gateway.groups.refusals",)
 """An empty join is refused, and that is logged."""
 
 

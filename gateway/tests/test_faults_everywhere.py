@@ -27,11 +27,11 @@ from zlib import crc32
 
 import pytest
 
-from core.logs.files import Files
-from gateway.tests.fault_story import tell
-from gateway.tests.faulty_files import ERRORS, SHORT, STOPS_SHORT, Strike, Trace
-from gateway.tests.lives import use_small_merges
-from gateway.tests.one_thread import run, use_one_thread
+from kumquat.core.logs.files import Files
+from kumquat.gateway.tests.fault_story import tell
+from kumquat.gateway.tests.faulty_files import ERRORS, SHORT, STOPS_SHORT, Strike, Trace
+from kumquat.gateway.tests.lives import use_small_merges
+from kumquat.gateway.tests.one_thread import run, use_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

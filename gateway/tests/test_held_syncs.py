@@ -16,13 +16,13 @@ import trio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.logs.tests.disk import MOODS
-from gateway.tests.held_story import HeldStory
-from gateway.tests.lives import lives, use_small_merges
-from gateway.tests.one_thread import run, use_one_thread
+from kumquat.core.logs.tests.disk import MOODS
+from kumquat.gateway.tests.held_story import HeldStory
+from kumquat.gateway.tests.lives import lives, use_small_merges
+from kumquat.gateway.tests.one_thread import run, use_one_thread
 
 if TYPE_CHECKING:
-    from gateway.tests.held_story import Step
+    from kumquat.gateway.tests.held_story import Step
 
 WORDS = (
     *("send", "turn", "commit", "park soon", "park mid", "park far", "cancel", "move"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from core.delivery.progress import Lease
-from core.errors import WouldBlock
-from core.records.tests.test_batch import built
-from gateway.lease_reader import Loading
-from gateway.tests.harness import Served, produce, serve
+from kumquat.core.delivery.progress import Lease
+from kumquat.core.errors import WouldBlock
+from kumquat.core.records.tests.test_batch import built
+from kumquat.gateway.lease_reader import Loading
+from kumquat.gateway.tests.harness import Served, produce, serve
 
 if TYPE_CHECKING:
     from pathlib import Path

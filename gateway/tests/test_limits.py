@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from gateway.connection import IMPATIENT_SECONDS, UNTAKEN_SECONDS
-from gateway.limits import FREE, MIB, PRESSED_SECONDS, Account, Room, largest_request
-from gateway.tests.harness import Client, Served, produce, serve
-from gateway.tests.test_acceptor import warnings
-from gateway.tests.test_connection import alive, fetch
-from gateway.wire import (
+from kumquat.gateway.connection import IMPATIENT_SECONDS, UNTAKEN_SECONDS
+from kumquat.gateway.limits import FREE, MIB, PRESSED_SECONDS, Account, Room, largest_request
+from kumquat.gateway.tests.harness import Client, Served, produce, serve
+from kumquat.gateway.tests.test_acceptor import warnings
+from kumquat.gateway.tests.test_connection import alive, fetch
+from kumquat.gateway.wire import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
@@ -28,7 +28,7 @@ from gateway.wire import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from core.memory import Memory
+    from kumquat.core.memory import Memory
 
 SMALLEST_ROOM = 64 * MIB
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.log import set_up_logging
+from kumquat.gateway.log import set_up_logging
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def test_a_line_has_time_level_logger_and_message(stream: io.StringIO) -> None:
-    logging.getLogger("gateway.x").info("ready on %s", "127.0.0.1:9092")
-    logging.getLogger("gateway.x").debug("not shown")
+    logging.getLogger("kumquat.gateway.x").info("ready on %s", "127.0.0.1:9092")
+    logging.getLogger("kumquat.gateway.x").debug("not shown")
     pattern = (
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    gateway\.x: ready on 127\.0\.0\.1:9092\n"
     )

@@ -11,10 +11,10 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from gateway.garbage import LONGEST_WAIT, SHARE, SHORTEST_WAIT, Collector
-from gateway.loop_watch import INTERVAL, Lag, StepTracer
-from gateway.tests.harness import Served, serve
-from gateway.wire import MetadataRequest
+from kumquat.gateway.garbage import LONGEST_WAIT, SHARE, SHORTEST_WAIT, Collector
+from kumquat.gateway.loop_watch import INTERVAL, Lag, StepTracer
+from kumquat.gateway.tests.harness import Served, serve
+from kumquat.gateway.wire import MetadataRequest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from gateway.dispatch import dispatch
-from gateway.tests.harness import Served, serve
-from gateway.tests.test_connection import alive
-from gateway.wire.tests.samples import samples
+from kumquat.gateway.dispatch import dispatch
+from kumquat.gateway.tests.harness import Served, serve
+from kumquat.gateway.tests.test_connection import alive
+from kumquat.gateway.wire.tests.samples import samples
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from core.errors import InvalidRecord, KumquatError
-from core.logs.tests.batches import batch
-from gateway.handlers.produce_mould import Mould
-from gateway.tests.harness import IO_ERROR, NO_SPACE, Served, produce, serve
-from gateway.tests.test_connection import alive
-from gateway.wire import (
+from kumquat.core.errors import InvalidRecord, KumquatError
+from kumquat.core.logs.tests.batches import batch
+from kumquat.gateway.handlers.produce_mould import Mould
+from kumquat.gateway.tests.harness import IO_ERROR, NO_SPACE, Served, produce, serve
+from kumquat.gateway.tests.test_connection import alive
+from kumquat.gateway.wire import (
     ApiVersionsRequest,
     ErrorCode,
     PartitionProduceData,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from core.logs.subject import Subject
-    from core.logs.writer import Appended
+    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.writer import Appended
 
 LATER = b"qmq-delay-ms"
 """A batch with these bytes in it has to be opened."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from core.wheel.tests.test_split import Headers, Sent, batch_of
-from gateway.tests.harness import Served, produce, serve
+from kumquat.core.wheel.tests.test_split import Headers, Sent, batch_of
+from kumquat.gateway.tests.harness import Served, produce, serve
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.errors import CorruptMessage
-from core.logs.tests.batches import batch
-from core.records.batch import read_head
-from gateway import reading
-from gateway.reading import read_batches
-from gateway.tests.harness import Served, serve
+from kumquat.core.errors import CorruptMessage
+from kumquat.core.logs.tests.batches import batch
+from kumquat.core.records.batch import read_head
+from kumquat.gateway import reading
+from kumquat.gateway.reading import read_batches
+from kumquat.gateway.tests.harness import Served, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from core.logs.subject import Subject
+    from kumquat.core.logs.subject import Subject
 
 SIZES = [10, 10, 3000, 10, 500, 500, 500, 9000, 10, 20]
 

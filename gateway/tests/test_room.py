@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from gateway.handlers import describe_configs
-from gateway.limits import FREE, MIB, ONE_BATCH, PRESSED_SECONDS, Account, Room
-from gateway.receive import ReceiveBuffer
-from gateway.tests.harness import Served, produce, serve
-from gateway.tests.test_connection import alive, fetch
-from gateway.tests.test_limits import (
+from kumquat.gateway.handlers import describe_configs
+from kumquat.gateway.limits import FREE, MIB, ONE_BATCH, PRESSED_SECONDS, Account, Room
+from kumquat.gateway.receive import ReceiveBuffer
+from kumquat.gateway.tests.harness import Served, produce, serve
+from kumquat.gateway.tests.test_connection import alive, fetch
+from kumquat.gateway.tests.test_limits import (
     SMALLEST_ROOM,
     big_fetch,
     everything_is_given_back,
     fill_topic,
     used,
 )
-from gateway.wire import (
+from kumquat.gateway.wire import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     FetchRequest,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from core.memory import Memory
+    from kumquat.core.memory import Memory
 
 TOPIC = 2
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaProducer
 
-from core.logs.service import MessageService
-from gateway.acceptor import BACKLOG
-from gateway.config import BrokerConfig, Listener
-from gateway.server import FAILED, run_broker
-from gateway.testing import TestBroker
-from gateway.tests.harness import Client, produce
-from gateway.tests.test_connection import fetch
-from gateway.wire import MetadataRequest, MetadataRequestTopic
+from kumquat.core.logs.service import MessageService
+from kumquat.gateway.acceptor import BACKLOG
+from kumquat.gateway.config import BrokerConfig, Listener
+from kumquat.gateway.server import FAILED, run_broker
+from kumquat.gateway.testing import TestBroker
+from kumquat.gateway.tests.harness import Client, produce
+from kumquat.gateway.tests.test_connection import fetch
+from kumquat.gateway.wire import MetadataRequest, MetadataRequestTopic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gateway.wire import Message
+    from kumquat.gateway.wire import Message
 
 DEADLINE = 120
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.delivery.state import pull_offset, split_offset
-from gateway.counter import FIRST_HAND_OUT
-from gateway.tests.harness import Served, produce, serve
-from gateway.tests.members import Member, Record, fetch_request, records_in, sharing
-from gateway.wire.codes import ErrorCode
+from kumquat.core.delivery.state import pull_offset, split_offset
+from kumquat.gateway.counter import FIRST_HAND_OUT
+from kumquat.gateway.tests.harness import Served, produce, serve
+from kumquat.gateway.tests.members import Member, Record, fetch_request, records_in, sharing
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,7 +237,7 @@ async def one_fenced(served: Served, member: Member) -> list[Record]:
 def test_an_ack_that_opens_the_window_feeds_who_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.delivery.policy.FIRST_WINDOW", 10)
+    monkeypatch.setattr("kumquat.core.delivery.policy.FIRST_WINDOW", 10)
 
     async def check(served: Served) -> None:
         await served.create("t")

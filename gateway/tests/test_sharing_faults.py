@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.records.tests.test_batch import built
-from gateway.handlers.offset_for_leader_epoch import BEYOND
-from gateway.handlers.resources import EXPIRED, Resource
-from gateway.tests.harness import NO_SPACE, Served, produce, serve
-from gateway.tests.members import Record, records_in, sharing
-from gateway.tests.test_sharing import fill, values
-from gateway.wire import (
+from kumquat.core.records.tests.test_batch import built
+from kumquat.gateway.handlers.offset_for_leader_epoch import BEYOND
+from kumquat.gateway.handlers.resources import EXPIRED, Resource
+from kumquat.gateway.tests.harness import NO_SPACE, Served, produce, serve
+from kumquat.gateway.tests.members import Record, records_in, sharing
+from kumquat.gateway.tests.test_sharing import fill, values
+from kumquat.gateway.wire import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     FetchPartition,
@@ -341,7 +341,7 @@ def test_no_epoch_check_makes_a_sharing_member_begin_anew(tmp_path: Path) -> Non
 def test_a_read_that_goes_wrong_in_another_way_is_no_error_to_the_client(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from core.errors import StorageError, WouldBlock
+    from kumquat.core.errors import StorageError, WouldBlock
 
     async def check(served: Served) -> None:
         await served.create("t")

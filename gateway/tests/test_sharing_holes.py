@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from gateway.tests.harness import Served, produce, serve
-from gateway.tests.members import sharing
+from kumquat.gateway.tests.harness import Served, produce, serve
+from kumquat.gateway.tests.members import sharing
 
 if TYPE_CHECKING:
     from pathlib import Path

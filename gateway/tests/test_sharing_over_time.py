@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from core.delivery.state import split_offset
-from gateway.tests.harness import Served, serve
-from gateway.tests.members import Member, Record, sharing
-from gateway.tests.test_sharing import fill, values
-from gateway.wire.codes import ErrorCode
+from kumquat.core.delivery.state import split_offset
+from kumquat.gateway.tests.harness import Served, serve
+from kumquat.gateway.tests.members import Member, Record, sharing
+from kumquat.gateway.tests.test_sharing import fill, values
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.records.compression import compressed
-from core.records.tests.test_batch import built, resummed
-from gateway.tests.harness import Served, produce, serve
-from gateway.tests.members import Record, sharing
-from gateway.tests.test_sharing import fill, values
+from kumquat.core.records.compression import compressed
+from kumquat.core.records.tests.test_batch import built, resummed
+from kumquat.gateway.tests.harness import Served, produce, serve
+from kumquat.gateway.tests.members import Record, sharing
+from kumquat.gateway.tests.test_sharing import fill, values
 
 if TYPE_CHECKING:
     from pathlib import Path

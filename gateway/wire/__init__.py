@@ -13,21 +13,21 @@
 # Written by gateway/wire/stubs.py from the declarations. Change those, then run it again.
 # ruff: noqa: I001 (one group of names per module)
 
-from gateway.wire.codes import (
+from kumquat.gateway.wire.codes import (
     ErrorCode as ErrorCode,
 )
-from gateway.wire.encoder import (
+from kumquat.gateway.wire.encoder import (
     Encoded as Encoded,
 )
-from gateway.wire.errors import (
+from kumquat.gateway.wire.errors import (
     WireError as WireError,
 )
-from gateway.wire.message import (
+from kumquat.gateway.wire.message import (
     Message as Message,
     REQUESTS as REQUESTS,
     RESPONSES as RESPONSES,
 )
-from gateway.wire.schema.classic_groups import (
+from kumquat.gateway.wire.schema.classic_groups import (
     HeartbeatRequest as HeartbeatRequest,
     HeartbeatResponse as HeartbeatResponse,
     JoinGroupRequest as JoinGroupRequest,
@@ -42,7 +42,7 @@ from gateway.wire.schema.classic_groups import (
     SyncGroupRequestAssignment as SyncGroupRequestAssignment,
     SyncGroupResponse as SyncGroupResponse,
 )
-from gateway.wire.schema.configs import (
+from kumquat.gateway.wire.schema.configs import (
     AlterConfigsRequest as AlterConfigsRequest,
     AlterConfigsResource as AlterConfigsResource,
     AlterConfigsResourceResponse as AlterConfigsResourceResponse,
@@ -60,7 +60,7 @@ from gateway.wire.schema.configs import (
     IncrementalAlterConfigsResponse as IncrementalAlterConfigsResponse,
     IncrementalAlterableConfig as IncrementalAlterableConfig,
 )
-from gateway.wire.schema.consumer_groups import (
+from kumquat.gateway.wire.schema.consumer_groups import (
     AssignedTopicPartitions as AssignedTopicPartitions,
     ConsumerGroupAssignment as ConsumerGroupAssignment,
     ConsumerGroupDescribeRequest as ConsumerGroupDescribeRequest,
@@ -73,18 +73,18 @@ from gateway.wire.schema.consumer_groups import (
     DescribedTopicPartitions as DescribedTopicPartitions,
     OwnedTopicPartitions as OwnedTopicPartitions,
 )
-from gateway.wire.schema.consumer_protocol import (
+from kumquat.gateway.wire.schema.consumer_protocol import (
     AssignmentTopicPartition as AssignmentTopicPartition,
     ConsumerProtocolAssignment as ConsumerProtocolAssignment,
     ConsumerProtocolSubscription as ConsumerProtocolSubscription,
     SubscriptionTopicPartition as SubscriptionTopicPartition,
 )
-from gateway.wire.schema.coordinator import (
+from kumquat.gateway.wire.schema.coordinator import (
     Coordinator as Coordinator,
     FindCoordinatorRequest as FindCoordinatorRequest,
     FindCoordinatorResponse as FindCoordinatorResponse,
 )
-from gateway.wire.schema.fetch import (
+from kumquat.gateway.wire.schema.fetch import (
     AbortedTransaction as AbortedTransaction,
     FetchEpochEndOffset as FetchEpochEndOffset,
     FetchPartition as FetchPartition,
@@ -99,7 +99,7 @@ from gateway.wire.schema.fetch import (
     ReplicaState as ReplicaState,
     SnapshotId as SnapshotId,
 )
-from gateway.wire.schema.group_admin import (
+from kumquat.gateway.wire.schema.group_admin import (
     DeletableGroupResult as DeletableGroupResult,
     DeleteGroupsRequest as DeleteGroupsRequest,
     DeleteGroupsResponse as DeleteGroupsResponse,
@@ -111,7 +111,7 @@ from gateway.wire.schema.group_admin import (
     ListGroupsResponse as ListGroupsResponse,
     ListedGroup as ListedGroup,
 )
-from gateway.wire.schema.group_offsets import (
+from kumquat.gateway.wire.schema.group_offsets import (
     OffsetCommitRequest as OffsetCommitRequest,
     OffsetCommitRequestPartition as OffsetCommitRequestPartition,
     OffsetCommitRequestTopic as OffsetCommitRequestTopic,
@@ -135,7 +135,7 @@ from gateway.wire.schema.group_offsets import (
     OffsetFetchResponseTopic as OffsetFetchResponseTopic,
     OffsetFetchResponseTopics as OffsetFetchResponseTopics,
 )
-from gateway.wire.schema.log_dirs import (
+from kumquat.gateway.wire.schema.log_dirs import (
     DescribableLogDirTopic as DescribableLogDirTopic,
     DescribeLogDirsPartition as DescribeLogDirsPartition,
     DescribeLogDirsRequest as DescribeLogDirsRequest,
@@ -143,7 +143,7 @@ from gateway.wire.schema.log_dirs import (
     DescribeLogDirsResult as DescribeLogDirsResult,
     DescribeLogDirsTopic as DescribeLogDirsTopic,
 )
-from gateway.wire.schema.metadata import (
+from kumquat.gateway.wire.schema.metadata import (
     DescribeClusterBroker as DescribeClusterBroker,
     DescribeClusterRequest as DescribeClusterRequest,
     DescribeClusterResponse as DescribeClusterResponse,
@@ -154,7 +154,7 @@ from gateway.wire.schema.metadata import (
     MetadataResponsePartition as MetadataResponsePartition,
     MetadataResponseTopic as MetadataResponseTopic,
 )
-from gateway.wire.schema.offsets import (
+from kumquat.gateway.wire.schema.offsets import (
     DeleteRecordsPartition as DeleteRecordsPartition,
     DeleteRecordsPartitionResult as DeleteRecordsPartitionResult,
     DeleteRecordsRequest as DeleteRecordsRequest,
@@ -174,7 +174,7 @@ from gateway.wire.schema.offsets import (
     OffsetForLeaderTopic as OffsetForLeaderTopic,
     OffsetForLeaderTopicResult as OffsetForLeaderTopicResult,
 )
-from gateway.wire.schema.produce import (
+from kumquat.gateway.wire.schema.produce import (
     BatchIndexAndErrorMessage as BatchIndexAndErrorMessage,
     InitProducerIdRequest as InitProducerIdRequest,
     InitProducerIdResponse as InitProducerIdResponse,
@@ -187,7 +187,7 @@ from gateway.wire.schema.produce import (
     TopicProduceData as TopicProduceData,
     TopicProduceResponse as TopicProduceResponse,
 )
-from gateway.wire.schema.topics import (
+from kumquat.gateway.wire.schema.topics import (
     CreatableReplicaAssignment as CreatableReplicaAssignment,
     CreatableTopic as CreatableTopic,
     CreatableTopicConfig as CreatableTopicConfig,
@@ -205,7 +205,7 @@ from gateway.wire.schema.topics import (
     DeleteTopicsRequest as DeleteTopicsRequest,
     DeleteTopicsResponse as DeleteTopicsResponse,
 )
-from gateway.wire.schema.versions import (
+from kumquat.gateway.wire.schema.versions import (
     ApiVersion as ApiVersion,
     ApiVersionsRequest as ApiVersionsRequest,
     ApiVersionsResponse as ApiVersionsResponse,

@@ -21,15 +21,15 @@ from __future__ import annotations
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 
-from gateway.wire.errors import WireError
-from gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
-from gateway.wire.source import Source, run_path
-from gateway.wire.varint import finish_uvarint, read_uvarint
+from kumquat.gateway.wire.errors import WireError
+from kumquat.gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
+from kumquat.gateway.wire.source import Source, run_path
+from kumquat.gateway.wire.varint import finish_uvarint, read_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.wire.declare import Field
+    from kumquat.gateway.wire.declare import Field
 
 SIZES = {"?": 1, "b": 1, "h": 2, "i": 4, "q": 8, "16s": 16}
 ARRAY_FORMATS = frozenset("bhiq")

@@ -18,17 +18,17 @@ from contextlib import contextmanager
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
-from gateway.wire.declare import ZERO_UUID
-from gateway.wire.decoder import ARRAY_FORMATS
-from gateway.wire.errors import WireError
-from gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
-from gateway.wire.source import Source, run_path
-from gateway.wire.varint import ONE_BYTE, uvarint
+from kumquat.gateway.wire.declare import ZERO_UUID
+from kumquat.gateway.wire.decoder import ARRAY_FORMATS
+from kumquat.gateway.wire.errors import WireError
+from kumquat.gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
+from kumquat.gateway.wire.source import Source, run_path
+from kumquat.gateway.wire.varint import ONE_BYTE, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gateway.wire.declare import Field
+    from kumquat.gateway.wire.declare import Field
 
 FREE_TEXT = "error_message"
 """How the names of fields end that are written for people."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import struct
 
-from gateway.wire.decoder import MAX_HEADER_TAGS, skip_tags
-from gateway.wire.errors import WireError
-from gateway.wire.message import REQUESTS, RESPONSES
-from gateway.wire.varint import read_uvarint
+from kumquat.gateway.wire.decoder import MAX_HEADER_TAGS, skip_tags
+from kumquat.gateway.wire.errors import WireError
+from kumquat.gateway.wire.message import REQUESTS, RESPONSES
+from kumquat.gateway.wire.varint import read_uvarint
 
 API_VERSIONS_KEY = 18
 NEVER = 0x7FFF

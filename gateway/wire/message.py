@@ -20,21 +20,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from gateway.wire.declare import Structure
-from gateway.wire.decoder import (
+from kumquat.gateway.wire.declare import Structure
+from kumquat.gateway.wire.decoder import (
     MAX_ELEMENTS,
     MAX_PRODUCE_ELEMENTS,
     MAX_REQUEST_ELEMENTS,
     make_decoder,
 )
-from gateway.wire.encoder import make_encoder
-from gateway.wire.errors import WireError
-from gateway.wire.reference import Version, specialise
+from kumquat.gateway.wire.encoder import make_encoder
+from kumquat.gateway.wire.errors import WireError
+from kumquat.gateway.wire.reference import Version, specialise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.wire.declare import Field, Type
+    from kumquat.gateway.wire.declare import Field, Type
 
 # The request and the response class of each API key; filled by `message`.
 REQUESTS: dict[int, type[Message]] = {}

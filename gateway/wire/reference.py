@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import construct as c  # type: ignore[import-untyped]
 
-from gateway.wire.errors import WireError
-from gateway.wire.varint import read_uvarint, uvarint
+from kumquat.gateway.wire.errors import WireError
+from kumquat.gateway.wire.varint import read_uvarint, uvarint
 
 if TYPE_CHECKING:
-    from gateway.wire.declare import Field, Structure, Type
+    from kumquat.gateway.wire.declare import Field, Structure, Type
 
 MAX_STRING = 0x7FFF
 

@@ -14,7 +14,7 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gateway.wire.errors import WireError
+from kumquat.gateway.wire.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

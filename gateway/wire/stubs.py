@@ -3,7 +3,7 @@
 The classes are made at run time, so a type checker cannot see their fields. This module writes what
 it needs from the declarations themselves; a test fails when the files and the declarations differ.
 
-    python -m gateway.wire.stubs        # write them
+    python -m kumquat.gateway.wire.stubs        # write them
 
 A field that may be null in some version is optional. Constructors take more than attributes give:
 arrays of structs may be given as `Encoded`, and records as bytes, a view or a list of them, while
@@ -17,13 +17,13 @@ import pkgutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import gateway.wire.schema
-from gateway.wire.message import Message, Struct
+import kumquat.gateway.wire.schema
+from kumquat.gateway.wire.message import Message, Struct
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from gateway.wire.declare import Type
+    from kumquat.gateway.wire.declare import Type
 
 WIRE = Path(__file__).parent
 SIMPLE = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "bytes"}
@@ -34,8 +34,8 @@ WRITTEN = (
 
 
 def schema_modules() -> list[ModuleType]:
-    names = sorted(info.name for info in pkgutil.iter_modules(gateway.wire.schema.__path__))
-    return [importlib.import_module(f"gateway.wire.schema.{name}") for name in names]
+    names = sorted(info.name for info in pkgutil.iter_modules(kumquat.gateway.wire.schema.__path__))
+    return [importlib.import_module(f"kumquat.gateway.wire.schema.{name}") for name in names]
 
 
 def classes(module: ModuleType) -> list[type[Struct]]:
@@ -82,9 +82,9 @@ def render_stub(module: ModuleType) -> str:
     bodies = [render_class(cls) for cls in classes(module)]
     text = "\n".join(bodies)
     bases = [name for name in ("Message", "Struct") if f"({name}):" in text]
-    imports = f"from gateway.wire.message import {', '.join(bases)}\n"
+    imports = f"from kumquat.gateway.wire.message import {', '.join(bases)}\n"
     if "Encoded" in text:
-        imports = "from gateway.wire.encoder import Encoded\n" + imports
+        imports = "from kumquat.gateway.wire.encoder import Encoded\n" + imports
     return f"{WRITTEN}\n{imports}\n{text}"
 
 
@@ -96,11 +96,11 @@ def render_package() -> str:
         for cls in classes(module):
             if cls.__name__ in names:
                 raise TypeError(f"two classes are called {cls.__name__}")
-            names[cls.__name__] = module.__name__.removeprefix("gateway.wire.")
+            names[cls.__name__] = module.__name__.removeprefix("kumquat.gateway.wire.")
     text = f"{PACKAGE_DOC}\n{WRITTEN}# ruff: noqa: I001 (one group of names per module)\n\n"
     for source in sorted(set(names.values())):
         here = sorted(name for name, where in names.items() if where == source)
-        text += f"from gateway.wire.{source} import (\n"
+        text += f"from kumquat.gateway.wire.{source} import (\n"
         text += "".join(f"    {name} as {name},\n" for name in here)
         text += ")\n"
     return text

@@ -5,7 +5,7 @@ bits, so anything larger is refused here. Overlong forms (a zero written in two 
 as Kafka accepts them. Generated code handles one-byte values inline and calls these for the rest.
 """
 
-from gateway.wire.errors import WireError
+from kumquat.gateway.wire.errors import WireError
 
 MAX_VALUE = 0x7FFFFFFF
 ONE_BYTE = tuple(bytes((value,)) for value in range(128))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta.definitions import (
+from kumquat.meta.definitions import (
     DEFINITIONS,
     ConfigSource,
     SubjectDefaults,
@@ -13,7 +13,7 @@ from meta.definitions import (
     outdated,
     validate,
 )
-from meta.errors import ConfigError
+from kumquat.meta.errors import ConfigError
 
 BROKER = SubjectDefaults()
 WEEK = "604800000"

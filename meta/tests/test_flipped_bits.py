@@ -16,9 +16,9 @@ import trio
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from meta import store
-from meta.definitions import SubjectDefaults
-from meta.registry import Registry
+from kumquat.meta import store
+from kumquat.meta.definitions import SubjectDefaults
+from kumquat.meta.registry import Registry
 
 BROKER = ""
 SUBJECTS = {2: {"retention.ms": "86400000"}, 3: {"retention.bytes": "1000"}}
@@ -93,9 +93,9 @@ def errors() -> Iterator[list[str]]:
             seen.append(record.getMessage().encode().decode())
 
     handler = Lines(logging.WARNING)
-    logging.getLogger("meta").addHandler(handler)
+    logging.getLogger("kumquat.meta").addHandler(handler)
     yield seen
-    logging.getLogger("meta").removeHandler(handler)
+    logging.getLogger("kumquat.meta").removeHandler(handler)
 
 
 def served(registry: Registry) -> Served:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta.definitions import ConfigSource
-from meta.errors import ConfigError
-from meta.group_configs import (
+from kumquat.meta.definitions import ConfigSource
+from kumquat.meta.errors import ConfigError
+from kumquat.meta.group_configs import (
     GROUP_DEFINITIONS,
     consume_mode,
     describe_group,

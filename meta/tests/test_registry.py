@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from trio.testing import wait_all_tasks_blocked
 
-from meta.definitions import SubjectDefaults
-from meta.errors import StoreError
-from meta.registry import Registry
+from kumquat.meta.definitions import SubjectDefaults
+from kumquat.meta.errors import StoreError
+from kumquat.meta.registry import Registry
 
 DEFAULTS = SubjectDefaults()
 

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from meta.errors import StoreError
-from meta.rows import METADATA, Damaged, Stored, checksum
-from meta.store import (
+from kumquat.meta.errors import StoreError
+from kumquat.meta.rows import METADATA, Damaged, Stored, checksum
+from kumquat.meta.store import (
     AlterGroup,
     AlterSubject,
     Change,
@@ -91,7 +91,7 @@ def test_a_put_replaces_what_was_there(path: Path) -> None:
 
 def test_a_change_outlives_a_killed_process(path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from meta.store import *\n"
+        "import os, sys; from pathlib import Path; from kumquat.meta.store import *\n"
         "Store.open(Path(sys.argv[1])).apply([PutSubject(7, bytes(16), 'acked', {'a': 'b'})])\n"
         "os.kill(os.getpid(), 9)"
     )

@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import check_subjects, matching
-from spark_connector.pipelines.archive_format import COMMITS, LOCK, Range, State, exists, load
-from spark_connector.pipelines.archive_run import Archived, Run
-from spark_connector.pipelines.archive_writer import archive_session, read_files
-from spark_connector.pipelines.durable import locked
-from spark_connector.pipelines.sources import add_broker
-from spark_connector.pipelines.summary import SILENT, Progress, Summary
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import check_subjects, matching
+from kumquat.spark.pipelines.archive_format import COMMITS, LOCK, Range, State, exists, load
+from kumquat.spark.pipelines.archive_run import Archived, Run
+from kumquat.spark.pipelines.archive_writer import archive_session, read_files
+from kumquat.spark.pipelines.durable import locked
+from kumquat.spark.pipelines.sources import add_broker
+from kumquat.spark.pipelines.summary import SILENT, Progress, Summary
 
 if TYPE_CHECKING:
     import argparse

@@ -17,10 +17,10 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.archive_format import ArchiveFile, Commit, State
-from spark_connector.pipelines.archive_view import commit_and_show
-from spark_connector.pipelines.archive_writer import read_files, write_files
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.archive_format import ArchiveFile, Commit, State
+from kumquat.spark.pipelines.archive_view import commit_and_show
+from kumquat.spark.pipelines.archive_writer import read_files, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -52,8 +52,8 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.durable import (
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.durable import (
     PARTIAL,
     read_json,
     sync,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import clear_errors
-from spark_connector.pipelines.archive_format import stored
-from spark_connector.pipelines.archive_writer import file_of, read_files
+from kumquat.spark.errors import clear_errors
+from kumquat.spark.pipelines.archive_format import stored
+from kumquat.spark.pipelines.archive_writer import file_of, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from spark_connector.pipelines.archive_format import State
+    from kumquat.spark.pipelines.archive_format import State
 
 
 def remove_needless(

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Observation
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import earliest, identities, latest
-from spark_connector.pipelines.archive_compaction import compact
-from spark_connector.pipelines.archive_format import (
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import earliest, identities, latest
+from kumquat.spark.pipelines.archive_compaction import compact
+from kumquat.spark.pipelines.archive_format import (
     STAGING,
     ArchiveFile,
     Commit,
@@ -34,11 +34,11 @@ from spark_connector.pipelines.archive_format import (
     load,
     remove_replaced,
 )
-from spark_connector.pipelines.archive_leftovers import remove_needless
-from spark_connector.pipelines.archive_view import can_swap, commit_and_show, show_all
-from spark_connector.pipelines.archive_writer import as_archived, write_files
-from spark_connector.pipelines.summary import Progress, Summary, count, size
-from spark_connector.subjects import read_subject
+from kumquat.spark.pipelines.archive_leftovers import remove_needless
+from kumquat.spark.pipelines.archive_view import can_swap, commit_and_show, show_all
+from kumquat.spark.pipelines.archive_writer import as_archived, write_files
+from kumquat.spark.pipelines.summary import Progress, Summary, count, size
+from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_connector.offsets import Offsets
+    from kumquat.spark.offsets import Offsets
 
 BATCH_BYTES = 256 << 20
 FIRST_BATCH = 1_000

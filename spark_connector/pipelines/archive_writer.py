@@ -23,15 +23,15 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import clear_errors
-from spark_connector.pipelines.archive_format import (
+from kumquat.spark.errors import clear_errors
+from kumquat.spark.pipelines.archive_format import (
     FILES,
     STAGING,
     ArchiveFile,
     found,
     stored,
 )
-from spark_connector.pipelines.durable import sync
+from kumquat.spark.pipelines.durable import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

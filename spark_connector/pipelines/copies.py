@@ -48,10 +48,10 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import earliest, identities, latest
-from spark_connector.pipelines.copy_journal import Journal, Run
-from spark_connector.pipelines.copy_tasks import (
+from kumquat.spark.errors import ConnectorError, clear_errors
+from kumquat.spark.offsets import earliest, identities, latest
+from kumquat.spark.pipelines.copy_journal import Journal, Run
+from kumquat.spark.pipelines.copy_tasks import (
     REPEATED,
     TAKEN_OVER,
     only_first_attempt,
@@ -59,11 +59,11 @@ from spark_connector.pipelines.copy_tasks import (
     own_jobs,
     paced,
 )
-from spark_connector.pipelines.durable import locked
-from spark_connector.pipelines.run_memory import ANEW, Range
-from spark_connector.pipelines.senders import has_ended, sender_of
-from spark_connector.pipelines.summary import SILENT, Progress
-from spark_connector.subjects import read_subject
+from kumquat.spark.pipelines.durable import locked
+from kumquat.spark.pipelines.run_memory import ANEW, Range
+from kumquat.spark.pipelines.senders import has_ended, sender_of
+from kumquat.spark.pipelines.summary import SILENT, Progress
+from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -34,10 +34,10 @@ import secrets
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.durable import write_json
-from spark_connector.pipelines.run_memory import ANEW, Range, read_memory
-from spark_connector.pipelines.senders import Sender
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.durable import write_json
+from kumquat.spark.pipelines.run_memory import ANEW, Range, read_memory
+from kumquat.spark.pipelines.senders import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable

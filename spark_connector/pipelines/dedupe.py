@@ -33,17 +33,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import check_subjects, earliest
-from spark_connector.pipelines.copies import Copier
-from spark_connector.pipelines.copy_journal import Run
-from spark_connector.pipelines.dedupe_books import FILE, Books, Page, Rule
-from spark_connector.pipelines.dedupe_steps import Steps
-from spark_connector.pipelines.identity import ID_HEADER, WAYS, check_way
-from spark_connector.pipelines.sources import add_broker
-from spark_connector.pipelines.summary import SILENT, Progress, Summary, count, duration
-from spark_connector.pipelines.targets import add_create, check_target, make_target
-from spark_connector.pipelines.times import parse_length
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import check_subjects, earliest
+from kumquat.spark.pipelines.copies import Copier
+from kumquat.spark.pipelines.copy_journal import Run
+from kumquat.spark.pipelines.dedupe_books import FILE, Books, Page, Rule
+from kumquat.spark.pipelines.dedupe_steps import Steps
+from kumquat.spark.pipelines.identity import ID_HEADER, WAYS, check_way
+from kumquat.spark.pipelines.sources import add_broker
+from kumquat.spark.pipelines.summary import SILENT, Progress, Summary, count, duration
+from kumquat.spark.pipelines.targets import add_create, check_target, make_target
+from kumquat.spark.pipelines.times import parse_length
 
 if TYPE_CHECKING:
     import argparse

@@ -38,14 +38,14 @@ import shutil
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.durable import sync, write_json
-from spark_connector.pipelines.run_memory import check_mark, read_memory
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.durable import sync, write_json
+from kumquat.spark.pipelines.run_memory import check_mark, read_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from spark_connector.pipelines.run_memory import Range
+    from kumquat.spark.pipelines.run_memory import Range
 
 VERSION = 2
 FILE = "dedupe.json"

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark_connector.pipelines.dedupe_books import NO_CLOCK
-from spark_connector.pipelines.identity import identity
-from spark_connector.pipelines.neighbours import with_highest
+from kumquat.spark.pipelines.dedupe_books import NO_CLOCK
+from kumquat.spark.pipelines.identity import identity
+from kumquat.spark.pipelines.neighbours import with_highest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from spark_connector.pipelines.dedupe_books import Rule
+    from kumquat.spark.pipelines.dedupe_books import Rule
 
 _PLACES = "array<struct<time:bigint,offset:bigint>>"
 _KEPT = f"struct<last:bigint,kept:{_PLACES}>"

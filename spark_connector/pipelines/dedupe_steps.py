@@ -22,21 +22,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Observation
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import earliest, latest
-from spark_connector.pipelines.copies import NotKnown
-from spark_connector.pipelines.dedupe_books import NO_CLOCK
-from spark_connector.pipelines.dedupe_decision import LAST, ROWS, as_rows, decide, last_seen
-from spark_connector.pipelines.summary import count
-from spark_connector.subjects import read_subject
+from kumquat.spark.errors import ConnectorError, clear_errors
+from kumquat.spark.offsets import earliest, latest
+from kumquat.spark.pipelines.copies import NotKnown
+from kumquat.spark.pipelines.dedupe_books import NO_CLOCK
+from kumquat.spark.pipelines.dedupe_decision import LAST, ROWS, as_rows, decide, last_seen
+from kumquat.spark.pipelines.summary import count
+from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_connector.pipelines.copies import Copier
-    from spark_connector.pipelines.dedupe_books import Books, Pending
+    from kumquat.spark.pipelines.copies import Copier
+    from kumquat.spark.pipelines.dedupe_books import Books, Pending
 
 MERGE_FROM = 16
 

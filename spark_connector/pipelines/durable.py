@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
-from spark_connector.errors import ConnectorError
+from kumquat.spark.errors import ConnectorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

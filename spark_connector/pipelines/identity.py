@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.copies import ORIGIN
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.copies import ORIGIN
 
 if TYPE_CHECKING:
     import argparse

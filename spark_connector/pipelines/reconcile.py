@@ -35,10 +35,10 @@ from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import check_subjects
-from spark_connector.pipelines.archive import archive_state
-from spark_connector.pipelines.identity import (
+from kumquat.spark.errors import ConnectorError, clear_errors
+from kumquat.spark.offsets import check_subjects
+from kumquat.spark.pipelines.archive import archive_state
+from kumquat.spark.pipelines.identity import (
     ID_HEADER,
     OFFSET,
     add_identity,
@@ -47,10 +47,10 @@ from spark_connector.pipelines.identity import (
     identity_text,
     is_unique,
 )
-from spark_connector.pipelines.neighbours import with_previous
-from spark_connector.pipelines.reconcile_sides import Side, fixed, unchanged
-from spark_connector.pipelines.sources import Source, add_broker, add_range
-from spark_connector.pipelines.summary import SILENT, Progress, Summary, Table, count
+from kumquat.spark.pipelines.neighbours import with_previous
+from kumquat.spark.pipelines.reconcile_sides import Side, fixed, unchanged
+from kumquat.spark.pipelines.sources import Source, add_broker, add_range
+from kumquat.spark.pipelines.summary import SILENT, Progress, Summary, Table, count
 
 if TYPE_CHECKING:
     import argparse

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import at_time, earliest, identities, latest
-from spark_connector.pipelines.archive import archive_state, read_archive
-from spark_connector.pipelines.copies import ORIGINAL_MS
-from spark_connector.pipelines.identity import header_bytes
-from spark_connector.pipelines.times import to_ms
-from spark_connector.subjects import read_subject
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import at_time, earliest, identities, latest
+from kumquat.spark.pipelines.archive import archive_state, read_archive
+from kumquat.spark.pipelines.copies import ORIGINAL_MS
+from kumquat.spark.pipelines.identity import header_bytes
+from kumquat.spark.pipelines.times import to_ms
+from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_connector.pipelines.sources import Source
+    from kumquat.spark.pipelines.sources import Source
 
 
 @dataclass(frozen=True)

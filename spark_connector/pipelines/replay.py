@@ -26,14 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.copies import Copier
-from spark_connector.pipelines.copy_journal import Run
-from spark_connector.pipelines.replay_plan import FILE, Found, Plan, Selection, find, load_plan
-from spark_connector.pipelines.sources import add_broker, add_range
-from spark_connector.pipelines.summary import SILENT, Progress, Summary, count, duration, size
-from spark_connector.pipelines.targets import add_create, check_target, make_target
-from spark_connector.pipelines.times import to_ms, told_time
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.copies import Copier
+from kumquat.spark.pipelines.copy_journal import Run
+from kumquat.spark.pipelines.replay_plan import FILE, Found, Plan, Selection, find, load_plan
+from kumquat.spark.pipelines.sources import add_broker, add_range
+from kumquat.spark.pipelines.summary import SILENT, Progress, Summary, count, duration, size
+from kumquat.spark.pipelines.targets import add_create, check_target, make_target
+from kumquat.spark.pipelines.times import to_ms, told_time
 
 if TYPE_CHECKING:
     import argparse

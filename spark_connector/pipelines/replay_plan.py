@@ -22,19 +22,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import at_time, earliest, latest
-from spark_connector.pipelines.archive import archive_state, read_archive
-from spark_connector.pipelines.durable import write_json
-from spark_connector.pipelines.run_memory import ANEW, check_mark, read_memory
-from spark_connector.subjects import read_subject
+from kumquat.spark.errors import ConnectorError, clear_errors
+from kumquat.spark.offsets import at_time, earliest, latest
+from kumquat.spark.pipelines.archive import archive_state, read_archive
+from kumquat.spark.pipelines.durable import write_json
+from kumquat.spark.pipelines.run_memory import ANEW, check_mark, read_memory
+from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from spark_connector.pipelines.run_memory import Range
+    from kumquat.spark.pipelines.run_memory import Range
 
 VERSION = 2
 FILE = "plan.json"

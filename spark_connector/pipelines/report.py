@@ -31,11 +31,11 @@ from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError, clear_errors
-from spark_connector.offsets import check_subjects
-from spark_connector.pipelines.archive import archive_state
-from spark_connector.pipelines.copies import ORIGINAL_MS, header
-from spark_connector.pipelines.report_facts import (
+from kumquat.spark.errors import ConnectorError, clear_errors
+from kumquat.spark.offsets import check_subjects
+from kumquat.spark.pipelines.archive import archive_state
+from kumquat.spark.pipelines.copies import ORIGINAL_MS, header
+from kumquat.spark.pipelines.report_facts import (
     HOUR_MS,
     LAST_MS,
     Figures,
@@ -45,9 +45,9 @@ from spark_connector.pipelines.report_facts import (
     slot_width,
     summary,
 )
-from spark_connector.pipelines.report_page import page
-from spark_connector.pipelines.sources import Source, add_broker, add_range
-from spark_connector.pipelines.summary import SILENT, Progress, Summary
+from kumquat.spark.pipelines.report_page import page
+from kumquat.spark.pipelines.sources import Source, add_broker, add_range
+from kumquat.spark.pipelines.summary import SILENT, Progress, Summary
 
 if TYPE_CHECKING:
     import argparse

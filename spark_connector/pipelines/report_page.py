@@ -11,7 +11,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from spark_connector.pipelines.report_facts import (
+from kumquat.spark.pipelines.report_facts import (
     HOUR_MS,
     KEYS,
     Report,
@@ -22,7 +22,7 @@ from spark_connector.pipelines.report_facts import (
     rate,
     timeless_text,
 )
-from spark_connector.pipelines.report_plots import (
+from kumquat.spark.pipelines.report_plots import (
     COUNT,
     LENGTH,
     OCTETS,
@@ -31,7 +31,7 @@ from spark_connector.pipelines.report_plots import (
     lines,
     sparkline,
 )
-from spark_connector.pipelines.summary import count, duration, size
+from kumquat.spark.pipelines.summary import count, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from spark_connector.pipelines.report_facts import HOUR_MS, Silence, clock
-from spark_connector.pipelines.summary import duration, size
+from kumquat.spark.pipelines.report_facts import HOUR_MS, Silence, clock
+from kumquat.spark.pipelines.summary import duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

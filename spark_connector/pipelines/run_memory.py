@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.durable import read_json
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.durable import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

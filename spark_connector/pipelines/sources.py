@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import at_time, earliest, latest
-from spark_connector.pipelines.times import parse_time, to_ms
-from spark_connector.subjects import read_subject
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import at_time, earliest, latest
+from kumquat.spark.pipelines.times import parse_time, to_ms
+from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +53,7 @@ class Source:
         return rows.select(*COLUMNS)
 
     def _archived(self, spark: SparkSession) -> DataFrame:
-        from spark_connector.pipelines.archive import read_archive
+        from kumquat.spark.pipelines.archive import read_archive
 
         assert self.archive is not None
         return read_archive(spark, self.archive, self.subjects or None)

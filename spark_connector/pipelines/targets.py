@@ -12,8 +12,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import check_subjects, existing_subjects
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import check_subjects, existing_subjects
 
 if TYPE_CHECKING:
     import argparse

@@ -1,8 +1,8 @@
 """A pipeline in a process of its own, to be killed.
 
-    python -m spark_connector.tests.child archive BOOTSTRAP FOLDER
-    python -m spark_connector.tests.child replay BOOTSTRAP FOLDER RUN RATE
-    python -m spark_connector.tests.child repeat BOOTSTRAP FOLDER
+    python -m kumquat.spark.tests.child archive BOOTSTRAP FOLDER
+    python -m kumquat.spark.tests.child replay BOOTSTRAP FOLDER RUN RATE
+    python -m kumquat.spark.tests.child repeat BOOTSTRAP FOLDER
 
 FOLDER has the archive in `archive`, and the runs' memory in `runs`. The archive is made of batches of
 BATCH offsets, so that there are many. `Child` starts it and kills it: Python alone, which leaves its
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SOURCE = Path(__file__).parent.parent.parent
+SOURCE = Path(__file__).resolve().parents[2]
 SECONDS = 600.0
 BATCH = 100
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -33,7 +33,7 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 class Child:
     def __init__(self, *arguments: str, log: Path) -> None:
-        command = [sys.executable, "-m", "spark_connector.tests.child", *arguments]
+        command = [sys.executable, "-m", "kumquat.spark.tests.child", *arguments]
         self._log = log
         with log.open("wb") as file:
             self._process = subprocess.Popen(
@@ -74,10 +74,10 @@ class Child:
 
 
 def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str = "") -> None:
-    from spark_connector.pipelines import archive, archive_run
-    from spark_connector.pipelines.replay import replay
-    from spark_connector.pipelines.replay_plan import Selection
-    from spark_connector.testing import small_spark
+    from kumquat.spark.pipelines import archive, archive_run
+    from kumquat.spark.pipelines.replay import replay
+    from kumquat.spark.pipelines.replay_plan import Selection
+    from kumquat.spark.testing import small_spark
 
     if pipeline == "repeat":
         repeat(bootstrap, folder)
@@ -94,11 +94,11 @@ def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str =
 
 
 def repeat(bootstrap: str, folder: Path) -> None:
-    from spark_connector.pipelines.copies import Copier
-    from spark_connector.pipelines.copy_journal import Run
-    from spark_connector.session import spark_session
-    from spark_connector.subjects import read_subject
-    from spark_connector.testing import SMALL
+    from kumquat.spark.pipelines.copies import Copier
+    from kumquat.spark.pipelines.copy_journal import Run
+    from kumquat.spark.session import spark_session
+    from kumquat.spark.subjects import read_subject
+    from kumquat.spark.testing import SMALL
 
     spark = spark_session("repeat", "local[2,4]", **SMALL)
     run = Run("test", "repeat", "from", "to", "plan")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_connector.testing import SMALL
+from kumquat.spark.testing import SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 @pytest.fixture
 def with_shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command takes the Spark that is there, and leaves it running."""
-    monkeypatch.setattr("spark_connector.session.spark_session", lambda *_, **__: spark)
-    monkeypatch.setattr("spark_connector.cli._stop", lambda _: None)
+    monkeypatch.setattr("kumquat.spark.session.spark_session", lambda *_, **__: spark)
+    monkeypatch.setattr("kumquat.spark.cli._stop", lambda _: None)
 
 
 def command(*arguments: str, bootstrap: str) -> list[str]:
-    line = [sys.executable, "-m", "spark_connector.cli", *arguments, "--bootstrap", bootstrap]
+    line = [sys.executable, "-m", "kumquat.spark.cli", *arguments, "--bootstrap", bootstrap]
     for name, value in SMALL.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         line += ["--conf", f"{name}={text}"]

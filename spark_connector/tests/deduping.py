@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from spark_connector.tests.messages import held
+from kumquat.spark.tests.messages import held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,13 +11,13 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import matching
-from spark_connector.pipelines import archive_format, archive_run
-from spark_connector.pipelines.archive import archive, archive_state, read_archive
-from spark_connector.pipelines.replay import replay
-from spark_connector.pipelines.replay_plan import Selection
-from spark_connector.tests.messages import DAY_MS, T0, held, produce
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import matching
+from kumquat.spark.pipelines import archive_format, archive_run
+from kumquat.spark.pipelines.archive import archive, archive_state, read_archive
+from kumquat.spark.pipelines.replay import replay
+from kumquat.spark.pipelines.replay_plan import Selection
+from kumquat.spark.tests.messages import DAY_MS, T0, held, produce
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 
 def archived(spark: SparkSession, folder: Path, subject: str) -> list[Any]:
@@ -83,7 +83,7 @@ def test_reader_sees_files_that_no_commit_has(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("spark_connector.pipelines.archive_view.write_commit", crash)
+        patch.setattr("kumquat.spark.pipelines.archive_view.write_commit", crash)
         with pytest.raises(KeyboardInterrupt):
             archive(spark, kumquat.bootstrap, "orders", tmp_path)
     assert len([*tmp_path.glob("_files/subject=*/day=*/*")]) == 2

@@ -18,10 +18,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines import archive_format, archive_view
-from spark_connector.pipelines.archive_compaction import FEWEST, to_compact
-from spark_connector.pipelines.archive_format import (
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines import archive_format, archive_view
+from kumquat.spark.pipelines.archive_compaction import FEWEST, to_compact
+from kumquat.spark.pipelines.archive_format import (
     COMMITS,
     FILES,
     KEEP_REMOVED_MS,
@@ -36,7 +36,7 @@ from spark_connector.pipelines.archive_format import (
     stored,
     write_commit,
 )
-from spark_connector.pipelines.archive_view import can_swap, commit_and_show, show_all
+from kumquat.spark.pipelines.archive_view import can_swap, commit_and_show, show_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,11 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines import archive_run, archive_writer, durable
-from spark_connector.pipelines.archive import archive, archive_state, read_archive
-from spark_connector.pipelines.archive_format import COMMITS
-from spark_connector.tests.messages import T0, produce
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines import archive_run, archive_writer, durable
+from kumquat.spark.pipelines.archive import archive, archive_state, read_archive
+from kumquat.spark.pipelines.archive_format import COMMITS
+from kumquat.spark.tests.messages import T0, produce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
-RUN = "spark_connector.pipelines.archive_run"
+RUN = "kumquat.spark.pipelines.archive_run"
 
 
 def numbers(count: int) -> list[bytes]:
@@ -138,13 +138,13 @@ def test_run_that_waited_for_another_calls_the_subject_made_anew(
     @contextmanager
     def locked(spark: SparkSession, path: Path) -> Iterator[None]:
         """The other one gets it first."""
-        monkeypatch.setattr("spark_connector.pipelines.archive.locked", durable.locked)
+        monkeypatch.setattr("kumquat.spark.pipelines.archive.locked", durable.locked)
         produce(kumquat.bootstrap, "orders", numbers(5))
         assert archive(spark, kumquat.bootstrap, "orders", tmp_path).messages == 10
         with durable.locked(spark, path):
             yield
 
-    monkeypatch.setattr("spark_connector.pipelines.archive.locked", locked)
+    monkeypatch.setattr("kumquat.spark.pipelines.archive.locked", locked)
     assert archive(spark, kumquat.bootstrap, "orders", tmp_path).messages == 0
 
 

@@ -16,12 +16,12 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from gateway.testing import broker
-from spark_connector.cli import main, parser
-from spark_connector.offsets import latest
-from spark_connector.pipelines.summary import Progress, Summary, Table, count, duration, size
-from spark_connector.pipelines.times import parse_length, parse_time, to_ms
-from spark_connector.tests.command import command, with_shared_spark
+from kumquat.spark.cli import main, parser
+from kumquat.spark.offsets import latest
+from kumquat.spark.pipelines.summary import Progress, Summary, Table, count, duration, size
+from kumquat.spark.pipelines.times import parse_length, parse_time, to_ms
+from kumquat.spark.tests.command import command, with_shared_spark
+from kumquat.testing import broker
 
 __all__ = ["with_shared_spark"]
 
@@ -77,7 +77,7 @@ def test_bad_input_is_more_than_a_line_or_starts_spark(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("spark_connector.session.spark_session", None)
+    monkeypatch.setattr("kumquat.spark.session.spark_session", None)
     broker = ["--bootstrap", bootstrap] if arguments not in ("", "paint") else []
     assert main([*arguments.split(), *broker]) == 2
     seen = capsys.readouterr()
@@ -118,7 +118,7 @@ def test_without_pyspark_it_is_a_stack_of_errors(tmp_path: Path) -> None:
         "import sys; sys.modules['pyspark'] = None\n"
         "try:\n    from spark_connector import read_subject\n"
         "except ImportError as error:\n    print(error)\n"
-        "from spark_connector.cli import main; sys.exit(main(['report', 'one']))"
+        "from kumquat.spark.cli import main; sys.exit(main(['report', 'one']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
@@ -156,7 +156,7 @@ def test_a_reader_that_has_seen_enough_hides_the_difference(
 ) -> None:
     """`kumquat-spark reconcile … | head -1` in a script that looks at the exit code."""
     differs = Summary("they differ", ok=False)
-    monkeypatch.setattr("spark_connector.cli.run", lambda _: differs)
+    monkeypatch.setattr("kumquat.spark.cli.run", lambda _: differs)
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "w") as closed:

@@ -15,19 +15,19 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from spark_connector.cli import main
-from spark_connector.offsets import latest
-from spark_connector.subjects import read_subject
-from spark_connector.testing import SMALL
-from spark_connector.tests.command import with_shared_spark
-from spark_connector.tests.messages import held, produce
+from kumquat.spark.cli import main
+from kumquat.spark.offsets import latest
+from kumquat.spark.subjects import read_subject
+from kumquat.spark.testing import SMALL
+from kumquat.spark.tests.command import with_shared_spark
+from kumquat.spark.tests.messages import held, produce
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 __all__ = ["with_shared_spark"]
 
@@ -122,7 +122,7 @@ def test_broker_that_dies_under_a_pipeline_is_a_stack_of_errors(
     jvm = context._jvm.java.lang.System
     jvm.clearProperty(ROW)
     context.setLogLevel("OFF")  # as the command has it
-    monkeypatch.setattr("spark_connector.pipelines.sources.read_subject", slowly)
+    monkeypatch.setattr("kumquat.spark.pipelines.sources.read_subject", slowly)
     ended = threading.Event()
     killer = threading.Thread(target=kill)
     killer.start()

@@ -10,9 +10,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import latest
-from spark_connector.pipelines.copies import (
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import latest
+from kumquat.spark.pipelines.copies import (
     BLOCK_SECONDS,
     DELIVERY_SECONDS,
     ORIGIN,
@@ -21,10 +21,10 @@ from spark_connector.pipelines.copies import (
     WIRE_SECONDS,
     Copier,
 )
-from spark_connector.pipelines.copy_journal import FILE, Journal, Run
-from spark_connector.pipelines.copy_tasks import TAKEN_OVER
-from spark_connector.subjects import read_subject
-from spark_connector.tests.messages import T0, held, produce
+from kumquat.spark.pipelines.copy_journal import FILE, Journal, Run
+from kumquat.spark.pipelines.copy_tasks import TAKEN_OVER
+from kumquat.spark.subjects import read_subject
+from kumquat.spark.tests.messages import T0, held, produce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 ALL = (0, 21)
 KEYLESS = "key binary, value binary, headers array<struct<key:string,value:binary>>"
@@ -115,7 +115,7 @@ def test_batch_run_again_after_its_end_was_not_recorded_sends_twice(
 def test_two_runs_at_once_in_one_folder(
     spark: SparkSession, subjects: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_connector.pipelines.durable.LOCK_WAIT_SECONDS", 0)
+    monkeypatch.setattr("kumquat.spark.pipelines.durable.LOCK_WAIT_SECONDS", 0)
     second = copier(spark, subjects, tmp_path)
     with copier(spark, subjects, tmp_path), pytest.raises(ConnectorError, match="in use"):
         second.__enter__()

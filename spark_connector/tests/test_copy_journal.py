@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.copy_journal import FILE, Journal, Run
-from spark_connector.pipelines.senders import Sender
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.copy_journal import FILE, Journal, Run
+from kumquat.spark.pipelines.senders import Sender
 
 if TYPE_CHECKING:
     from pathlib import Path

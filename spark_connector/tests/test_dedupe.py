@@ -17,23 +17,23 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import DataFrameWriter
 
-from spark_connector.errors import ConnectorError
-from spark_connector.offsets import latest
-from spark_connector.pipelines import copies, copy_journal, dedupe_books, dedupe_steps
-from spark_connector.pipelines.copy_journal import Journal
-from spark_connector.pipelines.dedupe import dedupe
-from spark_connector.pipelines.dedupe_books import Books, Rule
-from spark_connector.pipelines.durable import write_json
-from spark_connector.tests.command import command
-from spark_connector.tests.deduping import NOW, Message, let_through, make, send
-from spark_connector.tests.messages import held
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.offsets import latest
+from kumquat.spark.pipelines import copies, copy_journal, dedupe_books, dedupe_steps
+from kumquat.spark.pipelines.copy_journal import Journal
+from kumquat.spark.pipelines.dedupe import dedupe
+from kumquat.spark.pipelines.dedupe_books import Books, Rule
+from kumquat.spark.pipelines.durable import write_json
+from kumquat.spark.tests.command import command
+from kumquat.spark.tests.deduping import NOW, Message, let_through, make, send
+from kumquat.spark.tests.messages import held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 WINDOW = timedelta(seconds=60)
 DEADLINE = 600.0

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines import copies
-from spark_connector.pipelines.copy_journal import Journal
-from spark_connector.pipelines.dedupe import dedupe
-from spark_connector.pipelines.dedupe_books import Books
-from spark_connector.tests.deduping import NOW, let_through, make, send
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines import copies
+from kumquat.spark.pipelines.copy_journal import Journal
+from kumquat.spark.pipelines.dedupe import dedupe
+from kumquat.spark.pipelines.dedupe_books import Books
+from kumquat.spark.tests.deduping import NOW, let_through, make, send
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 
 class Crash(BaseException):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
-from spark_connector import demo
+from kumquat.spark import demo
 
 if TYPE_CHECKING:
     import pytest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_connector.errors import LONGEST, ConnectorError, clear_errors, explain
+from kumquat.spark.errors import LONGEST, ConnectorError, clear_errors, explain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from spark_connector import ConnectorError, offsets
+from kumquat.spark import ConnectorError, offsets
 
 if TYPE_CHECKING:
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 T0 = 1_900_000_000_000
 """Of the future, so that retention leaves it alone."""

@@ -7,16 +7,15 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import spark_connector
-from spark_connector.cli import PIPELINES, parser
+from kumquat.spark.cli import PIPELINES, parser
 
 if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 SPARK = README[README.index("\n## Spark\n") :]
 SHOWN = "127.0.0.1:9092"
 
@@ -32,7 +31,7 @@ def test_lines_to_paste_that_do_not_work(
     lines = [line for line in block[1].splitlines() if line]
     assert len(lines) <= 10
     assert block[1].count(SHOWN) == 1
-    monkeypatch.setattr(spark_connector, "spark_session", lambda: spark)
+    monkeypatch.setattr("kumquat.spark.spark_session", lambda: spark)
     exec(block[1].replace(SHOWN, kumquat.bootstrap), {})
     shown = re.findall(r"\|\s*customer-([0-6])\|\s*([0-9]+)\|", capsys.readouterr().out)
     expected = [(str(n), str(sum(range(n, 1000, 7)))) for n in range(7)]

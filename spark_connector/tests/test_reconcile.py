@@ -10,12 +10,12 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines import archive_format
-from spark_connector.pipelines.archive import archive
-from spark_connector.pipelines.identity import identity_text
-from spark_connector.pipelines.neighbours import with_highest, with_previous
-from spark_connector.pipelines.reconcile import (
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines import archive_format
+from kumquat.spark.pipelines.archive import archive
+from kumquat.spark.pipelines.identity import identity_text
+from kumquat.spark.pipelines.neighbours import with_highest, with_previous
+from kumquat.spark.pipelines.reconcile import (
     HARMLESS,
     WRONG,
     Reconciliation,
@@ -23,9 +23,9 @@ from spark_connector.pipelines.reconcile import (
     reconcile,
     summary,
 )
-from spark_connector.pipelines.sources import Source
-from spark_connector.pipelines.summary import Progress
-from spark_connector.tests.messages import T0
+from kumquat.spark.pipelines.sources import Source
+from kumquat.spark.pipelines.summary import Progress
+from kumquat.spark.tests.messages import T0
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from gateway.testing import TestBroker
-    from spark_connector.pipelines.archive_format import State
+    from kumquat.spark.pipelines.archive_format import State
+    from kumquat.testing import TestBroker
 
 
 @pytest.fixture
@@ -203,13 +203,13 @@ def test_archive_that_grows_meanwhile_is_called_wrong(
 
     def load(folder: Path) -> State:
         with monkeypatch.context() as patch:
-            patch.setattr("spark_connector.pipelines.archive.load", archive_format.load)
+            patch.setattr("kumquat.spark.pipelines.archive.load", archive_format.load)
             if next(grows, False):
                 send_plain(producer, "kept", 3)
                 archive(spark, kumquat.bootstrap, "kept", tmp_path)
         return archive_format.load(folder)
 
-    monkeypatch.setattr("spark_connector.pipelines.archive.load", load)
+    monkeypatch.setattr("kumquat.spark.pipelines.archive.load", load)
     found = reconcile(spark, Source(kumquat.bootstrap, ["kept"]), Source("", ["kept"], tmp_path))
     assert faults(found) == {"matched": 13}
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaProducer
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines.report import key_text, report, write_page
-from spark_connector.pipelines.report_facts import HOUR_MS, Report, Silence, summary
-from spark_connector.pipelines.report_page import page
-from spark_connector.pipelines.sources import Source
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines.report import key_text, report, write_page
+from kumquat.spark.pipelines.report_facts import HOUR_MS, Report, Silence, summary
+from kumquat.spark.pipelines.report_page import page
+from kumquat.spark.pipelines.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=2)
 T0 = int(NOON.timestamp()) * 1000

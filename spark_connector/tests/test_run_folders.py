@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_connector.errors import ConnectorError
-from spark_connector.pipelines import copies
-from spark_connector.pipelines.archive import archive
-from spark_connector.pipelines.copy_journal import FILE as JOURNAL
-from spark_connector.pipelines.dedupe import dedupe
-from spark_connector.pipelines.dedupe_books import FILE as BOOKS
-from spark_connector.pipelines.replay import replay
-from spark_connector.pipelines.replay_plan import FILE as PLAN
-from spark_connector.pipelines.replay_plan import Selection
-from spark_connector.tests.deduping import NOW, let_through, make, make_anew, send
+from kumquat.spark.errors import ConnectorError
+from kumquat.spark.pipelines import copies
+from kumquat.spark.pipelines.archive import archive
+from kumquat.spark.pipelines.copy_journal import FILE as JOURNAL
+from kumquat.spark.pipelines.dedupe import dedupe
+from kumquat.spark.pipelines.dedupe_books import FILE as BOOKS
+from kumquat.spark.pipelines.replay import replay
+from kumquat.spark.pipelines.replay_plan import FILE as PLAN
+from kumquat.spark.pipelines.replay_plan import Selection
+from kumquat.spark.tests.deduping import NOW, let_through, make, make_anew, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 
 @pytest.fixture

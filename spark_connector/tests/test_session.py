@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from spark_connector.session import connector_package, spark_session
+from kumquat.spark.session import connector_package, spark_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +23,8 @@ def start_elsewhere(code: str, **environment: str) -> str:
     """Runs the code in a Python of its own; gives the text of the ConnectorError that ended it."""
     whole = (
         "import sys\n"
-        "from spark_connector.errors import ConnectorError\n"
-        "from spark_connector.session import spark_session\n"
+        "from kumquat.spark.errors import ConnectorError\n"
+        "from kumquat.spark.session import spark_session\n"
         f"try:\n    {code}\nexcept ConnectorError as error:\n"
         "    print(repr(str(error)))\n    sys.exit(7)\n"
     )

@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType, StringType, StructType
 
-from spark_connector import (
+from kumquat.spark import (
     ConnectorError,
     clear_errors,
     read_subject,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from gateway.testing import TestBroker
+    from kumquat.testing import TestBroker
 
 T0 = 1_900_000_000_000
 ORDER = StructType().add("id", LongType()).add("customer", StringType())

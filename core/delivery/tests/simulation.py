@@ -9,10 +9,10 @@ commits, drops its queue and comes back with a new pull log.
 from dataclasses import dataclass, field
 from random import Random
 
-from core.delivery import actions, engine
-from core.delivery.actions import Action
-from core.delivery.policy import Policies
-from core.delivery.state import Groups, PullLog
+from kumquat.core.delivery import actions, engine
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.policy import Policies
+from kumquat.core.delivery.state import Groups, PullLog
 
 SID = 1
 TICK = 0.005

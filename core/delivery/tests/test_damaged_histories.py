@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from core.delivery import actions
-from core.delivery.state import Groups, Progress
-from core.logs.action_recovery import repairs
-from core.logs.tests.action_driver import ActionScenario
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.state import Groups, Progress
+from kumquat.core.logs.action_recovery import repairs
+from kumquat.core.logs.tests.action_driver import ActionScenario
 
 
 def replayed(frames: list[list[actions.Action]]) -> Groups:

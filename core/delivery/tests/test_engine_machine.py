@@ -25,11 +25,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from core.delivery import actions, engine, state
-from core.delivery.actions import Action
-from core.delivery.policy import Policies
-from core.delivery.state import JUMP, Group, Groups, Progress, PullLog
-from core.logs.action_recovery import repairs
+from kumquat.core.delivery import actions, engine, state
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.policy import Policies
+from kumquat.core.delivery.state import JUMP, Group, Groups, Progress, PullLog
+from kumquat.core.logs.action_recovery import repairs
 
 SID = 7
 SLOTS = 5

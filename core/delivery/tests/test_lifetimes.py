@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.delivery import actions
-from core.delivery.actions import Action
-from core.delivery.lifetimes import expired
-from core.delivery.state import Group, Groups
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.lifetimes import expired
+from kumquat.core.delivery.state import Group, Groups
 
 DAY = 86_400_000
 WEEK = 7 * DAY

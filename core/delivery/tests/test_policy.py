@@ -2,9 +2,9 @@
 
 import pytest
 
-from core.delivery import actions
-from core.delivery.policy import FIRST_WINDOW, PATIENCE, SMALLEST_WINDOW, Pace
-from core.delivery.tests.simulation import SID, Client, Simulation, crowd
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.policy import FIRST_WINDOW, PATIENCE, SMALLEST_WINDOW, Pace
+from kumquat.core.delivery.tests.simulation import SID, Client, Simulation, crowd
 
 
 @pytest.mark.parametrize("kind", ["greedy", "modest", "mixed"])

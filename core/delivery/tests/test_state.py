@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.delivery import actions, engine, state
-from core.delivery.actions import Action
-from core.delivery.policy import SharePolicy
-from core.delivery.ranges import Range, Ranges
-from core.delivery.state import FIRST_PULL, JUMP, Groups, PullLog, pull_offset, split_offset
-from core.errors import GroupMaxSizeReached
+from kumquat.core.delivery import actions, engine, state
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.policy import SharePolicy
+from kumquat.core.delivery.ranges import Range, Ranges
+from kumquat.core.delivery.state import FIRST_PULL, JUMP, Groups, PullLog, pull_offset, split_offset
+from kumquat.core.errors import GroupMaxSizeReached
 
 SID = 3
 

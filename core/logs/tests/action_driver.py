@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from core.delivery import actions, engine
-from core.delivery.actions import Action
-from core.delivery.progress import JUMP
-from core.delivery.ranges import Range
-from core.delivery.state import Group, Groups, PullLog
-from core.errors import KumquatError, StorageError
-from core.logs.action_recovery import open_action_log, repairs
-from core.logs.action_sync import ActionSyncJob
-from core.logs.tests.power import FakeFiles
+from kumquat.core.delivery import actions, engine
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.progress import JUMP
+from kumquat.core.delivery.ranges import Range
+from kumquat.core.delivery.state import Group, Groups, PullLog
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.action_recovery import open_action_log, repairs
+from kumquat.core.logs.action_sync import ActionSyncJob
+from kumquat.core.logs.tests.power import FakeFiles
 
 DATA = Path("/data")
 FOLDER = DATA / "actions"

@@ -2,7 +2,7 @@
 
 from crc32c import crc32c
 
-from core.records.batch import CRC_FROM, HEAD, HEAD_SIZE, OVERHEAD, read_head
+from kumquat.core.records.batch import CRC_FROM, HEAD, HEAD_SIZE, OVERHEAD, read_head
 
 TIME = 1_700_000_000_000
 

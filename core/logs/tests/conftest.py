@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.logs import unreadable
+from kumquat.core.logs import unreadable
 
 
 @pytest.fixture(autouse=True)

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from core.errors import CorruptMessage
-from core.logs.segment import Segment
-from core.logs.tests.batches import body
-from core.logs.tests.driver import Driver, errors_told
-from core.logs.tests.power import FakeFiles
-from core.records.batch import read_head
+from kumquat.core.errors import CorruptMessage
+from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.tests.batches import body
+from kumquat.core.logs.tests.driver import Driver, errors_told
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.records.batch import read_head
 
 
 def rich_log() -> Driver:

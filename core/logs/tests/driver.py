@@ -12,18 +12,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from core.errors import KumquatError
-from core.logs.index import IndexDamaged, load_head, write_index
-from core.logs.options import LogOptions
-from core.logs.reader import Reader
-from core.logs.recovery import open_log
-from core.logs.retention import Retention, delete_doomed
-from core.logs.subject import Subject
-from core.logs.sync import SyncJob
-from core.logs.tests.batches import batch, body
-from core.logs.tests.power import FakeFiles
-from core.logs.tests.promises import Promises, Told
-from core.logs.writer import Appended
+from kumquat.core.errors import KumquatError
+from kumquat.core.logs.index import IndexDamaged, load_head, write_index
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.reader import Reader
+from kumquat.core.logs.recovery import open_log
+from kumquat.core.logs.retention import Retention, delete_doomed
+from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.sync import SyncJob
+from kumquat.core.logs.tests.batches import batch, body
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.logs.tests.promises import Promises, Told
+from kumquat.core.logs.writer import Appended
 
 DATA = Path("/data")
 OPTIONS = LogOptions(

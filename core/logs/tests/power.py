@@ -29,8 +29,8 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NoReturn
 
-from core.logs.files import Buffer
-from core.logs.tests.disk import PAGE, DirNode, Fate, FileNode, Mood, Node
+from kumquat.core.logs.files import Buffer
+from kumquat.core.logs.tests.disk import PAGE, DirNode, Fate, FileNode, Mood, Node
 
 When = Literal["before", "middle", "after"]
 

@@ -8,11 +8,11 @@ bytes. What was only tried may be there after a fault or not; what nobody tried 
 
 from dataclasses import dataclass, field
 
-from core.logs.log import MessageLog
-from core.logs.reader import Reader
-from core.logs.subject import Subject
-from core.logs.tests.batches import body
-from core.records.batch import read_head
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.reader import Reader
+from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.tests.batches import body
+from kumquat.core.records.batch import read_head
 
 
 @dataclass

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from core.logs.tests.batches import batch, count_of
-from core.logs.tests.driver import Driver
-from core.records.batch import read_head
+from kumquat.core.logs.tests.batches import batch, count_of
+from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.records.batch import read_head
 
 SIZES = (1, 40, 300, 900, 3000)
 

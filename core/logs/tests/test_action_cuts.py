@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from core.logs.tests.action_driver import DATA, ActionDriver, ActionScenario, open_again
-from core.logs.tests.power import FakeFiles
+from kumquat.core.logs.tests.action_driver import DATA, ActionDriver, ActionScenario, open_again
+from kumquat.core.logs.tests.power import FakeFiles
 
 
 def cut_everywhere(scenario: ActionScenario, actions: int, seeds: int) -> int:

@@ -8,16 +8,16 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from core.delivery import actions
-from core.delivery.state import Groups
-from core.errors import StartError
-from core.logs import action_format
-from core.logs.action_format import ACTIONS, SNAPSHOT, SNAPSHOT_END, FrameHeader
-from core.logs.action_recovery import open_action_log
-from core.logs.action_scan import ActionFrames
-from core.logs.action_sync import ActionSegment
-from core.logs.tests.action_driver import DATA, FOLDER, TIMED, ActionDriver, Book, told_by
-from core.logs.tests.power import Fault
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.state import Groups
+from kumquat.core.errors import StartError
+from kumquat.core.logs import action_format
+from kumquat.core.logs.action_format import ACTIONS, SNAPSHOT, SNAPSHOT_END, FrameHeader
+from kumquat.core.logs.action_recovery import open_action_log
+from kumquat.core.logs.action_scan import ActionFrames
+from kumquat.core.logs.action_sync import ActionSegment
+from kumquat.core.logs.tests.action_driver import DATA, FOLDER, TIMED, ActionDriver, Book, told_by
+from kumquat.core.logs.tests.power import Fault
 
 
 def lived(clean: bool = False) -> ActionDriver:

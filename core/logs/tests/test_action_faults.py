@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from core.delivery import actions
-from core.delivery.progress import JUMP
-from core.delivery.state import Group, PullLog
-from core.errors import KumquatError, StorageError
-from core.logs.action_log import ROLL_RETRY_MS
-from core.logs.action_recovery import open_action_log
-from core.logs.tests.action_driver import DATA, ActionDriver, shape
-from core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.progress import JUMP
+from kumquat.core.delivery.state import Group, PullLog
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.action_log import ROLL_RETRY_MS
+from kumquat.core.logs.action_recovery import open_action_log
+from kumquat.core.logs.tests.action_driver import DATA, ActionDriver, shape
+from kumquat.core.logs.tests.power import FakeFiles, Fault
 
 
 def begun() -> tuple[ActionDriver, Group, PullLog]:

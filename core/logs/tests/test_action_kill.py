@@ -8,17 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from core.logs.action_recovery import open_action_log
-from core.logs.files import RealFiles
-from core.logs.service import wall_clock_ms
+from kumquat.core.logs.action_recovery import open_action_log
+from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.service import wall_clock_ms
 
 CHILD = """
 import sys
 from pathlib import Path
 import trio
-from core.delivery import engine
-from core.delivery.ranges import Range
-from core.logs.action_service import ActionService
+from kumquat.core.delivery import engine
+from kumquat.core.delivery.ranges import Range
+from kumquat.core.logs.action_service import ActionService
 
 async def main():
     log = ActionService.open(Path(sys.argv[1]), segment_bytes=5000)

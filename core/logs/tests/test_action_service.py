@@ -11,15 +11,15 @@ import pytest
 import trio
 import trio.testing
 
-from core.delivery import actions
-from core.delivery.actions import Action
-from core.delivery.state import JUMP
-from core.errors import StartError, StorageError
-from core.logs.action_service import ActionService
-from core.logs.dump import dump
-from core.logs.files import Files
-from core.logs.tests.action_driver import DATA, shape
-from core.logs.tests.power import FakeFiles, Fault, HeldSync
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.state import JUMP
+from kumquat.core.errors import StartError, StorageError
+from kumquat.core.logs.action_service import ActionService
+from kumquat.core.logs.dump import dump
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.tests.action_driver import DATA, shape
+from kumquat.core.logs.tests.power import FakeFiles, Fault, HeldSync
 
 GROUP: list[Action] = [(actions.GROUP, 1, "g"), (actions.SHARE, 1, 5, 0)]
 MEMBER = {

@@ -9,13 +9,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.delivery import actions
-from core.delivery.actions import Action
-from core.delivery.lifetimes import expired
-from core.delivery.state import Groups
-from core.logs.action_log import ActionLog
-from core.logs.action_recovery import open_action_log
-from core.logs.tests.power import FakeFiles
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.lifetimes import expired
+from kumquat.core.delivery.state import Groups
+from kumquat.core.logs.action_log import ActionLog
+from kumquat.core.logs.action_recovery import open_action_log
+from kumquat.core.logs.tests.power import FakeFiles
 
 DATA = Path("/data")
 DAY = 86_400_000

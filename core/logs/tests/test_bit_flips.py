@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.logs.format import (
+from kumquat.core.logs.format import (
     HEADER_SIZE,
     KIND_NAMES,
     MESSAGES,
@@ -19,7 +19,7 @@ from core.logs.format import (
     FrameHeader,
     parse_header,
 )
-from core.logs.tests.damage import (
+from kumquat.core.logs.tests.damage import (
     active,
     assert_goes_on,
     flipped,
@@ -29,7 +29,7 @@ from core.logs.tests.damage import (
     spoiled,
     unreadable,
 )
-from core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.driver import Driver
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from core.errors import CorruptMessage
-from core.logs.tests.batches import body
-from core.logs.tests.damage import flipped, reopened, rich_log
-from core.logs.tests.driver import Driver, errors_told
-from core.logs.tests.power import FakeFiles
-from core.records.batch import read_head
+from kumquat.core.errors import CorruptMessage
+from kumquat.core.logs.tests.batches import body
+from kumquat.core.logs.tests.damage import flipped, reopened, rich_log
+from kumquat.core.logs.tests.driver import Driver, errors_told
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.records.batch import read_head
 
 
 @pytest.fixture(scope="module")

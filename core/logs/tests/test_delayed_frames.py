@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from core.errors import MustOpen, StorageError
-from core.logs.format import CANCEL, DELIVERED, PARKED
-from core.logs.log import MessageLog
-from core.logs.parked import (
+from kumquat.core.errors import MustOpen, StorageError
+from kumquat.core.logs.format import CANCEL, DELIVERED, PARKED
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.parked import (
     CANCELLED,
     NO_ORIGIN,
     CancelItem,
@@ -26,13 +26,13 @@ from core.logs.parked import (
     pack_schedule_ids,
     schedule_ids_of,
 )
-from core.logs.reader import Reader
-from core.logs.recovery import open_log
-from core.logs.retention import Retention
-from core.logs.tests.batches import batch
-from core.logs.tests.driver import DATA, OPTIONS
-from core.logs.tests.power import FakeFiles, Fault
-from core.records import read_head, records_of
+from kumquat.core.logs.reader import Reader
+from kumquat.core.logs.recovery import open_log
+from kumquat.core.logs.retention import Retention
+from kumquat.core.logs.tests.batches import batch
+from kumquat.core.logs.tests.driver import DATA, OPTIONS
+from kumquat.core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.records import read_head, records_of
 
 NOW = 1_700_000_000_000
 PRODUCER = 7

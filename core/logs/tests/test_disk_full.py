@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from core.errors import StorageError
-from core.logs.tests.batches import batch
-from core.logs.tests.damage import next_sequences
-from core.logs.tests.disk import PAGE
-from core.logs.tests.driver import Driver
-from core.logs.tests.power import Fault
-from core.logs.tests.promises import read_all
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.tests.batches import batch
+from kumquat.core.logs.tests.damage import next_sequences
+from kumquat.core.logs.tests.disk import PAGE
+from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.power import Fault
+from kumquat.core.logs.tests.promises import read_all
 
 
 def two_subjects(segment_bytes: int = 6000) -> Driver:

@@ -10,11 +10,11 @@ from contextlib import suppress
 
 import pytest
 
-from core.errors import StorageError
-from core.logs.index import IndexDamaged
-from core.logs.tests.action_driver import ActionDriver, told_by
-from core.logs.tests.driver import Driver, errors_told
-from core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.index import IndexDamaged
+from kumquat.core.logs.tests.action_driver import ActionDriver, told_by
+from kumquat.core.logs.tests.driver import Driver, errors_told
+from kumquat.core.logs.tests.power import FakeFiles, Fault
 
 READS = ["open", "pread"]
 WRITES = ["pwritev", "create", "reserve", "truncate", "rename", "unlink"]

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
-from core.errors import StorageError
-from core.logs.tests.disk import PAGE
-from core.logs.tests.driver import Driver, errors_told
-from core.logs.tests.power import Fault
-from core.logs.tests.scenario import Scenario
-from core.logs.tests.test_power_cuts import cut_everywhere
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.tests.disk import PAGE
+from kumquat.core.logs.tests.driver import Driver, errors_told
+from kumquat.core.logs.tests.power import Fault
+from kumquat.core.logs.tests.scenario import Scenario
+from kumquat.core.logs.tests.test_power_cuts import cut_everywhere
 
 FAULTS = [
     ("pwritev", ".log", errno.EIO),

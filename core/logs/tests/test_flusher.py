@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import trio
 
-from core.logs.flusher import Flusher
+from kumquat.core.logs.flusher import Flusher
 
 SECONDS = 30
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import StartError
-from core.logs.files import RealFiles
-from core.logs.folder import Folder
-from core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.errors import StartError
+from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.folder import Folder
+from kumquat.core.logs.tests.power import FakeFiles, Fault
 
 
 def test_a_second_broker_is_refused_and_told_the_pid_of_the_first(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from core.errors import StorageError
-from core.logs.tests.disk import PAGE, Mood
-from core.logs.tests.driver import Driver
-from core.logs.tests.power import Fault
-from core.logs.tests.test_rolling import about_to_roll, start_from_newest
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.tests.disk import PAGE, Mood
+from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.power import Fault
+from kumquat.core.logs.tests.test_rolling import about_to_roll, start_from_newest
 
 
 def check_after_cuts(driver: Driver, mood: Mood | None = None, seeds: int = 60) -> None:

@@ -21,11 +21,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from core.errors import StorageError
-from core.logs.tests.batches import TIME, batch, body
-from core.logs.tests.driver import Driver, errors_told
-from core.logs.tests.power import Fault
-from core.records.batch import read_head
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.tests.batches import TIME, batch, body
+from kumquat.core.logs.tests.driver import Driver, errors_told
+from kumquat.core.logs.tests.power import Fault
+from kumquat.core.records.batch import read_head
 
 
 @dataclass

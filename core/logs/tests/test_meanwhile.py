@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from core.errors import OffsetOutOfRange
-from core.logs.options import LogOptions
-from core.logs.reader import Entries, Place, Reader
-from core.logs.service import MessageService
-from core.logs.subject import ENTRY, Subject
-from core.logs.tail import Batch
-from core.logs.tests.batches import batch, body
-from core.logs.tests.driver import Driver
+from kumquat.core.errors import OffsetOutOfRange
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.reader import Entries, Place, Reader
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.subject import ENTRY, Subject
+from kumquat.core.logs.tail import Batch
+from kumquat.core.logs.tests.batches import batch, body
+from kumquat.core.logs.tests.driver import Driver
 
 
 def bases(found: Iterator[Entries]) -> list[int]:

@@ -4,12 +4,12 @@ import copy
 
 import pytest
 
-from core.delivery import actions
-from core.errors import CorruptMessage
-from core.logs.tests.action_driver import ActionDriver
-from core.logs.tests.driver import Driver
-from core.logs.tests.power import FakeFiles
-from core.logs.tests.promises import read_all
+from kumquat.core.delivery import actions
+from kumquat.core.errors import CorruptMessage
+from kumquat.core.logs.tests.action_driver import ActionDriver
+from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.logs.tests.promises import read_all
 
 
 def copied(early: int, late: int) -> tuple[Driver, FakeFiles, bytes, int]:

@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from core.logs.tests.action_driver import ActionDriver
-from core.logs.tests.driver import Driver, errors_told
-from core.logs.tests.power import Fault
+from kumquat.core.logs.tests.action_driver import ActionDriver
+from kumquat.core.logs.tests.driver import Driver, errors_told
+from kumquat.core.logs.tests.power import Fault
 
 OUT = Fault("open", errno.EMFILE, times=None)
 CREATE = Fault("create", errno.EMFILE, times=None)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from core.logs.segment import OpenFiles
-from core.logs.tests.power import FakeFiles
+from kumquat.core.logs.segment import OpenFiles
+from kumquat.core.logs.tests.power import FakeFiles
 
 
 def test_a_file_that_is_deleted_under_a_reader_is_closed_when_the_last_one_is_done() -> None:

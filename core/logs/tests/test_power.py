@@ -15,9 +15,9 @@ from typing import Literal
 
 import pytest
 
-from core.logs.files import Files, RealFiles, write_file_atomically
-from core.logs.tests.disk import PAGE, SECTOR
-from core.logs.tests.power import FakeFiles, Fault, HeldSync, PowerCut, When
+from kumquat.core.logs.files import Files, RealFiles, write_file_atomically
+from kumquat.core.logs.tests.disk import PAGE, SECTOR
+from kumquat.core.logs.tests.power import FakeFiles, Fault, HeldSync, PowerCut, When
 
 DATA = Path("/data")
 LOG = DATA / "log"

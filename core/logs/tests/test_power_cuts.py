@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from core.logs.tests.driver import DATA, Driver
-from core.logs.tests.power import FakeFiles, PowerCut
-from core.logs.tests.scenario import Scenario, check_goes_on, check_recovery
+from kumquat.core.logs.tests.driver import DATA, Driver
+from kumquat.core.logs.tests.power import FakeFiles, PowerCut
+from kumquat.core.logs.tests.scenario import Scenario, check_goes_on, check_recovery
 
 
 def cut_everywhere(scenario: Scenario, actions: int, seeds: int) -> int:

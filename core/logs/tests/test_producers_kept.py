@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from core.logs.format import pack_subject_state, parse_subject_state
-from core.logs.log import MANY
-from core.logs.options import LogOptions
-from core.logs.service import MessageService
-from core.logs.tests.batches import batch
-from core.logs.tests.driver import Driver
-from core.logs.tests.power import FakeFiles
+from kumquat.core.logs.format import pack_subject_state, parse_subject_state
+from kumquat.core.logs.log import MANY
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.tests.batches import batch
+from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.power import FakeFiles
 
 DAY = 24 * 3_600_000
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from core.complaints import INTERVAL_SECONDS, Complaints
-from core.errors import CorruptMessage, StorageError, WouldBlock
-from core.logs.log import MessageLog
-from core.logs.options import LogOptions
-from core.logs.reader import Reader
-from core.logs.recovery import open_log
-from core.logs.subject import Subject
-from core.logs.tests.batches import batch, body
-from core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.complaints import INTERVAL_SECONDS, Complaints
+from kumquat.core.errors import CorruptMessage, StorageError, WouldBlock
+from kumquat.core.logs.log import MessageLog
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.reader import Reader
+from kumquat.core.logs.recovery import open_log
+from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.tests.batches import batch, body
+from kumquat.core.logs.tests.power import FakeFiles, Fault
 
 VALUES = [b"%d" % n * 300 for n in range(20)]
 

@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from core.errors import OffsetOutOfRange, OutOfOrderSequence
-from core.logs.tests.batches import batch
-from core.logs.tests.driver import Driver
-from core.logs.tests.power import Fault
+from kumquat.core.errors import OffsetOutOfRange, OutOfOrderSequence
+from kumquat.core.logs.tests.batches import batch
+from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.power import Fault
 
 DAY = 24 * 3_600_000
 Restart = Callable[[Driver], None]

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from core.logs.log import ROLL_RETRY_MS
-from core.logs.tests.driver import Driver
-from core.logs.tests.power import Fault
+from kumquat.core.logs.log import ROLL_RETRY_MS
+from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.power import Fault
 
 
 def about_to_roll() -> Driver:

@@ -9,12 +9,12 @@ import pytest
 import trio
 import trio.testing
 
-from core.errors import CorruptMessage, KumquatError, OffsetOutOfRange
-from core.logs.options import LogOptions
-from core.logs.service import MessageService
-from core.logs.subject import Subject, SubjectConfig
-from core.logs.tests.batches import TIME, batch, body
-from core.records import read_head
+from kumquat.core.errors import CorruptMessage, KumquatError, OffsetOutOfRange
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.subject import Subject, SubjectConfig
+from kumquat.core.logs.tests.batches import TIME, batch, body
+from kumquat.core.records import read_head
 
 Story = Callable[[Path], Awaitable[None]]
 

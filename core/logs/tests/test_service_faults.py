@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from core.errors import KumquatError, StorageError, WouldBlock
-from core.logs.options import LogOptions
-from core.logs.service import MessageService
-from core.logs.subject import Subject
-from core.logs.tests.batches import batch, body
-from core.logs.tests.power import FakeFiles, Fault, HeldSync
+from kumquat.core.errors import KumquatError, StorageError, WouldBlock
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.tests.batches import batch, body
+from kumquat.core.logs.tests.power import FakeFiles, Fault, HeldSync
 
 Story = Callable[[MessageService, FakeFiles, Subject], Awaitable[None]]
 

@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from core.errors import KumquatError, StorageError
-from core.logs.tests.batches import batch
-from core.logs.tests.driver import Driver, errors_told
-from core.logs.tests.power import Fault
-from core.logs.tests.promises import read_all
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.tests.batches import batch
+from kumquat.core.logs.tests.driver import Driver, errors_told
+from kumquat.core.logs.tests.power import Fault
+from kumquat.core.logs.tests.promises import read_all
 
 
 def one_subject(segment_bytes: int = 6000) -> Driver:

@@ -9,8 +9,8 @@ import copy
 
 import pytest
 
-from core.logs.index import HEAD_SIZE
-from core.logs.tests.damage import (
+from kumquat.core.logs.index import HEAD_SIZE
+from kumquat.core.logs.tests.damage import (
     active,
     assert_goes_on,
     next_sequences,
@@ -19,7 +19,7 @@ from core.logs.tests.damage import (
     spoiled,
     unreadable,
 )
-from core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.driver import Driver
 
 
 @pytest.fixture(scope="module")

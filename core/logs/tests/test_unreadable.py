@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from core.delivery import actions
-from core.errors import CorruptMessage, StartError, StorageError
-from core.logs.action_service import ActionService
-from core.logs.format import HEADER_SIZE
-from core.logs.options import LogOptions
-from core.logs.service import MessageService
-from core.logs.tests.action_driver import FOLDER, ActionDriver
-from core.logs.tests.driver import DATA, Driver
-from core.logs.tests.power import FakeFiles, Fault
-from core.logs.tests.promises import read_all
-from core.logs.tests.test_action_damage import lived
+from kumquat.core.delivery import actions
+from kumquat.core.errors import CorruptMessage, StartError, StorageError
+from kumquat.core.logs.action_service import ActionService
+from kumquat.core.logs.format import HEADER_SIZE
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.tests.action_driver import FOLDER, ActionDriver
+from kumquat.core.logs.tests.driver import DATA, Driver
+from kumquat.core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.logs.tests.promises import read_all
+from kumquat.core.logs.tests.test_action_damage import lived
 
 LOG = "0" * 20 + ".log"
 MESSAGES = DATA / "messages"

@@ -7,14 +7,14 @@ import pytest
 from crc32c import crc32c
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from core.errors import (
+from kumquat.core.errors import (
     InvalidRecord,
     InvalidTransactionState,
     KumquatError,
     UnsupportedCompression,
 )
-from core.records import batch as batches
-from core.records import damage, read_head, records_of
+from kumquat.core.records import batch as batches
+from kumquat.core.records import damage, read_head, records_of
 
 
 def built(*values: bytes, codec: int = 0, headers: tuple[tuple[str, bytes], ...] = ()) -> bytearray:

@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import CorruptMessage, InvalidRecord, KumquatError
-from core.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compressed, held, inflate, pieces
-from core.records.tests.codecs import WRITERS
+from kumquat.core.errors import CorruptMessage, InvalidRecord, KumquatError
+from kumquat.core.records.compression import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    compressed,
+    held,
+    inflate,
+    pieces,
+)
+from kumquat.core.records.tests.codecs import WRITERS
 
 MIB = 1 << 20
 each_writer = pytest.mark.parametrize("name", WRITERS)

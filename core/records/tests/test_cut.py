@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from core.errors import KumquatError, WouldBlock
-from core.logs.tests.batches import batch as plain
-from core.records import batch as batches
-from core.records import read_head, records_of
-from core.records.cut import HEAVY, Cutter, cut, part
-from core.records.tests.test_batch import built, resummed
+from kumquat.core.errors import KumquatError, WouldBlock
+from kumquat.core.logs.tests.batches import batch as plain
+from kumquat.core.records import batch as batches
+from kumquat.core.records import read_head, records_of
+from kumquat.core.records.cut import HEAVY, Cutter, cut, part
+from kumquat.core.records.tests.test_batch import built, resummed
 
 BASE = (7 << 48) + (1 << 24)
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import InvalidRecord, WouldBlock
-from core.records.batch import check
-from core.records.compression import LIGHT
-from core.records.marks import OURS, PREFIX, Survey, look_through, may_ask, survey
-from core.records.tests.test_batch import built, resummed
+from kumquat.core.errors import InvalidRecord, WouldBlock
+from kumquat.core.records.batch import check
+from kumquat.core.records.compression import LIGHT
+from kumquat.core.records.marks import OURS, PREFIX, Survey, look_through, may_ask, survey
+from kumquat.core.records.tests.test_batch import built, resummed
 
 ours = st.sampled_from([b"qmq-due-ms", b"qmq-created-ms", b"qmq-attempt", b"qmq-retry-at"])
 others = st.sampled_from(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from core.logs.tests.power import FakeFiles
-from core.wheel.tests.delays import Disk
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel.tests.delays import Disk
 
 
 @pytest.fixture

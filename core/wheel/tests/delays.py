@@ -22,15 +22,15 @@ import trio
 from crc32c import crc32c
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from core import pools
-from core.logs.options import LogOptions
-from core.logs.service import MessageService
-from core.logs.subject import Subject
-from core.logs.tests.power import FakeFiles, HeldSync
-from core.logs.writer import Appended
-from core.records.batch import CRC_FROM, HEAD, HEAD_SIZE, OVERHEAD, read_head
-from core.records.records import Record, records_of
-from core.wheel.service import DelayOptions, DelayService, open_with_delay
+from kumquat.core import pools
+from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.tests.power import FakeFiles, HeldSync
+from kumquat.core.logs.writer import Appended
+from kumquat.core.records.batch import CRC_FROM, HEAD, HEAD_SIZE, OVERHEAD, read_head
+from kumquat.core.records.records import Record, records_of
+from kumquat.core.wheel.service import DelayOptions, DelayService, open_with_delay
 
 START = 1_700_000_000_000
 HOUR = 3_600_000

@@ -9,13 +9,21 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from core.logs.files import Files
-from core.logs.parked import pack_parked
-from core.logs.tests.power import FakeFiles
-from core.wheel import blocks
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import ENTRY, HOUR_MS, MESSAGE, TOMBSTONE, Name, Parked, Tombstone
-from core.wheel.schedule_writer import write_schedule_file
+from kumquat.core.logs.files import Files
+from kumquat.core.logs.parked import pack_parked
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel import blocks
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
+    ENTRY,
+    HOUR_MS,
+    MESSAGE,
+    TOMBSTONE,
+    Name,
+    Parked,
+    Tombstone,
+)
+from kumquat.core.wheel.schedule_writer import write_schedule_file
 
 DATA = Path("/data")
 FOLDER = DATA / "schedule"

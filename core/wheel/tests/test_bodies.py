@@ -1,6 +1,6 @@
 """Records that are read from the wrong place of the log must not be taken for damaged, and lost."""
 
-from core.wheel.tests.delays import START, Disk, at, run, running
+from kumquat.core.wheel.tests.delays import START, Disk, at, run, running
 
 COUNT = 120
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from core.logs.parked import pack_parked
-from core.logs.tests.power import FakeFiles
-from core.wheel import blocks
-from core.wheel.manifest_format import Manifest
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.logs.parked import pack_parked
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel import blocks
+from kumquat.core.wheel.manifest_format import Manifest
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     ENTRY,
     ENTRY_SIZE,
     MESSAGE,
@@ -19,10 +19,10 @@ from core.wheel.schedule_format import (
     Parked,
     ScheduleDamaged,
 )
-from core.wheel.schedule_writer import write_schedule_file
-from core.wheel.shelf import Shelf
-from core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
-from core.wheel.tests.schedules import EVER, NOON, Fill, fake_files, parked, small_blocks
+from kumquat.core.wheel.schedule_writer import write_schedule_file
+from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
+from kumquat.core.wheel.tests.schedules import EVER, NOON, Fill, fake_files, parked, small_blocks
 
 PER_BLOCK = 128 // ENTRY_SIZE
 

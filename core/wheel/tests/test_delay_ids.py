@@ -5,10 +5,10 @@ import logging
 import pytest
 import trio
 
-from core.errors import InvalidRecord
-from core.logs.parked import MOVED, NO_ORIGIN, REMEMBERED, CancelItem, pack_parked
-from core.wheel.service import DelayOptions
-from core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
+from kumquat.core.errors import InvalidRecord
+from kumquat.core.logs.parked import MOVED, NO_ORIGIN, REMEMBERED, CancelItem, pack_parked
+from kumquat.core.wheel.service import DelayOptions
+from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
 
 BAD_IDS = ["", "x" * 256, "é" * 128, "\ud800", "a\udfff"]
 

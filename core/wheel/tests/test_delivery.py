@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.logs.parked import pack_parked
-from core.records.batch import HEAD_SIZE, LOG_APPEND_TIME, check, damage, read_head
-from core.records.records import records_of
-from core.wheel.delivery import MOST_RECORDS, build_batches
+from kumquat.core.logs.parked import pack_parked
+from kumquat.core.records.batch import HEAD_SIZE, LOG_APPEND_TIME, check, damage, read_head
+from kumquat.core.records.records import records_of
+from kumquat.core.wheel.delivery import MOST_RECORDS, build_batches
 
 NOW = 1_700_000_000_000
 

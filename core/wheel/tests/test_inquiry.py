@@ -5,9 +5,9 @@ from random import Random
 import pytest
 import trio
 
-from core.wheel import inquiry, loader, merge
-from core.wheel.service import Cursor
-from core.wheel.tests.delays import HOUR, START, Broker, Disk, at, cancel, run, running
+from kumquat.core.wheel import inquiry, loader, merge
+from kumquat.core.wheel.service import Cursor
+from kumquat.core.wheel.tests.delays import HOUR, START, Broker, Disk, at, cancel, run, running
 
 EVER = (1 << 63) - 1
 

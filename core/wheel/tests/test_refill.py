@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from core.logs.tests.power import FakeFiles
-from core.wheel.tests.delays import HOUR, START, Disk, at, later, run, running
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, later, run, running
 
 
 def schedule_files(disk: Disk) -> list[Path]:

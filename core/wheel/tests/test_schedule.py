@@ -15,9 +15,9 @@ from random import Random
 
 import pytest
 
-from core.errors import StorageError
-from core.logs.format import CANCEL, DELIVERED, HEADER_SIZE, PARKED
-from core.logs.parked import (
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.format import CANCEL, DELIVERED, HEADER_SIZE, PARKED
+from kumquat.core.logs.parked import (
     CANCELLED,
     MOVED,
     NO_ORIGIN,
@@ -29,11 +29,11 @@ from core.logs.parked import (
     pack_parked,
     pack_schedule_ids,
 )
-from core.wheel.fill import names_of, parked_of
-from core.wheel.schedule import Schedule
-from core.wheel.schedule_format import ENTRY, NAMED, Parked, Tombstone
-from core.wheel.schedule_parts import Fill, Remembered, Unfiled
-from core.wheel.wheel import Slot
+from kumquat.core.wheel.fill import names_of, parked_of
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.schedule_format import ENTRY, NAMED, Parked, Tombstone
+from kumquat.core.wheel.schedule_parts import Fill, Remembered, Unfiled
+from kumquat.core.wheel.wheel import Slot
 
 SUBJECTS = (1, 2)
 OVER = 3  # DELIVERED, as the outcome of a cancel

@@ -3,13 +3,13 @@
 from io import StringIO
 from pathlib import Path
 
-from core.logs.files import RealFiles
-from core.wheel.dump import dump_schedule, is_of_schedule
-from core.wheel.manifest import MANIFEST, load, save
-from core.wheel.manifest_format import Listed, Manifest
-from core.wheel.schedule_format import PENDING, Name, Tombstone
-from core.wheel.schedule_parts import Remembered
-from core.wheel.tests.schedules import NOON, Fill, parked
+from kumquat.core.logs.files import RealFiles
+from kumquat.core.wheel.dump import dump_schedule, is_of_schedule
+from kumquat.core.wheel.manifest import MANIFEST, load, save
+from kumquat.core.wheel.manifest_format import Listed, Manifest
+from kumquat.core.wheel.schedule_format import PENDING, Name, Tombstone
+from kumquat.core.wheel.schedule_parts import Remembered
+from kumquat.core.wheel.tests.schedules import NOON, Fill, parked
 
 FILL = Fill(
     (100, 200),

@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from core.errors import StartError
-from core.logs.tests.power import FakeFiles, Fault
-from core.wheel.manifest import COPY, MANIFEST, load, open_files, save
-from core.wheel.manifest_format import Listed, Manifest, pack
-from core.wheel.merge import merge
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.errors import StartError
+from kumquat.core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.wheel.manifest import COPY, MANIFEST, load, open_files, save
+from kumquat.core.wheel.manifest_format import Listed, Manifest, pack
+from kumquat.core.wheel.merge import merge
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     ENTRY,
     HOUR_MS,
     LENGTH,
@@ -28,9 +28,9 @@ from core.wheel.schedule_format import (
     ScheduleDamaged,
     Tombstone,
 )
-from core.wheel.schedule_parts import Remembered
-from core.wheel.shelf import Shelf
-from core.wheel.tests.schedules import (
+from kumquat.core.wheel.schedule_parts import Remembered
+from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.tests.schedules import (
     DATA,
     EVER,
     FOLDER,

@@ -7,15 +7,15 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import StartError
-from core.logs.files import write_file_atomically
-from core.logs.tests.power import FakeFiles
-from core.wheel.manifest import COPY, MANIFEST, load, open_files, save
-from core.wheel.manifest_format import Listed, Manifest, pack
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import FOOTER
-from core.wheel.schedule_parts import Remembered
-from core.wheel.tests.schedules import (
+from kumquat.core.errors import StartError
+from kumquat.core.logs.files import write_file_atomically
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel.manifest import COPY, MANIFEST, load, open_files, save
+from kumquat.core.wheel.manifest_format import Listed, Manifest, pack
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import FOOTER
+from kumquat.core.wheel.schedule_parts import Remembered
+from kumquat.core.wheel.tests.schedules import (
     DATA,
     FOLDER,
     NOON,

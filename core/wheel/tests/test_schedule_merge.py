@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.logs.files import RealFiles
-from core.logs.parked import CANCELLED, DELIVERED, MOVED
-from core.wheel import merge as merging
-from core.wheel import merge_source
-from core.wheel.merge import Weighed, merge, plan_merge
-from core.wheel.schedule_file import ScheduleFile
-from core.wheel.schedule_format import (
+from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.parked import CANCELLED, DELIVERED, MOVED
+from kumquat.core.wheel import merge as merging
+from kumquat.core.wheel import merge_source
+from kumquat.core.wheel.merge import Weighed, merge, plan_merge
+from kumquat.core.wheel.schedule_file import ScheduleFile
+from kumquat.core.wheel.schedule_format import (
     HOUR_MS,
     MESSAGE,
     PENDING,
@@ -28,7 +28,7 @@ from core.wheel.schedule_format import (
     Tombstone,
     hour_of,
 )
-from core.wheel.tests.schedules import (
+from kumquat.core.wheel.tests.schedules import (
     EVER,
     FOLDER,
     NOON,

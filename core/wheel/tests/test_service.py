@@ -1,6 +1,6 @@
 """The running service: what is parked arrives when it is due, once, in order, and not before."""
 
-from core.wheel.tests.delays import (
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Disk,

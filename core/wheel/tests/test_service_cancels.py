@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from core.errors import InvalidRecord
-from core.wheel.service import DelayOptions
-from core.wheel.tests.delays import (
+from kumquat.core.errors import InvalidRecord
+from kumquat.core.wheel.service import DelayOptions
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Broker,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from core.logs.tests.power import FakeFiles
-from core.wheel.tests.delays import (
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Broker,

@@ -15,11 +15,21 @@ from random import Random
 import pytest
 import trio
 
-from core.errors import KumquatError
-from core.logs.tests.power import FakeFiles, Fault
-from core.wheel import loader, merge
-from core.wheel.tests.delays import HOUR, START, Broker, Disk, at, due_of, later, run, running
-from core.wheel.tests.test_service_kills import Promises
+from kumquat.core.errors import KumquatError
+from kumquat.core.logs.tests.power import FakeFiles, Fault
+from kumquat.core.wheel import loader, merge
+from kumquat.core.wheel.tests.delays import (
+    HOUR,
+    START,
+    Broker,
+    Disk,
+    at,
+    due_of,
+    later,
+    run,
+    running,
+)
+from kumquat.core.wheel.tests.test_service_kills import Promises
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EMFILE, errno.ENOMEM)
 BATCHES = 24

@@ -4,7 +4,7 @@ from random import Random
 
 import trio
 
-from core.wheel.tests.delays import HOUR, START, Disk, at, run, running
+from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, run, running
 
 
 async def file_eight(disk: Disk) -> list[bytes]:

@@ -16,9 +16,9 @@ from random import Random
 import pytest
 import trio
 
-from core.logs.tests.power import FakeFiles
-from core.wheel import loader, merge
-from core.wheel.tests.delays import (
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel import loader, merge
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Broker,

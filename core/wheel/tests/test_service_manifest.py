@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from core.errors import StartError
-from core.logs.tests.power import FakeFiles
-from core.wheel import refill
-from core.wheel.manifest import COPY, MANIFEST
-from core.wheel.rebuild import rebuild
-from core.wheel.tests.delays import HOUR, START, Disk, at, later, run, running
-from core.wheel.tests.schedules import FOLDER, NOON, Fill, fake_files, parked
-from core.wheel.tests.test_refill import schedule_files
-from core.wheel.tests.test_service_read_errors import BadFiles, values
-from core.wheel.tests.test_service_read_errors import spoil as spoil_reads
+from kumquat.core.errors import StartError
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel import refill
+from kumquat.core.wheel.manifest import COPY, MANIFEST
+from kumquat.core.wheel.rebuild import rebuild
+from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, later, run, running
+from kumquat.core.wheel.tests.schedules import FOLDER, NOON, Fill, fake_files, parked
+from kumquat.core.wheel.tests.test_refill import schedule_files
+from kumquat.core.wheel.tests.test_service_read_errors import BadFiles, values
+from kumquat.core.wheel.tests.test_service_read_errors import spoil as spoil_reads
 
 
 def spoil(disk: Disk, name: str, how: str) -> None:

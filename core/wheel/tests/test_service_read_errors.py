@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from core.errors import StorageError
-from core.logs.tests.power import FakeFiles
-from core.wheel import merge
-from core.wheel.schedule import Schedule
-from core.wheel.tests.delays import (
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.tests.power import FakeFiles
+from kumquat.core.wheel import merge
+from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Broker,

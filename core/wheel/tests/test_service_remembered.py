@@ -3,11 +3,11 @@
 import pytest
 import trio
 
-from core.errors import InvalidRecord
-from core.wheel import schedule
-from core.wheel.manifest import load
-from core.wheel.service import DelayOptions
-from core.wheel.tests.delays import (
+from kumquat.core.errors import InvalidRecord
+from kumquat.core.wheel import schedule
+from kumquat.core.wheel.manifest import load
+from kumquat.core.wheel.service import DelayOptions
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Broker,

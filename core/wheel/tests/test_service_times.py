@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 import trio
 
-from core.wheel import deliverer, loader
-from core.wheel.tests.delays import (
+from kumquat.core.wheel import deliverer, loader
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Disk,

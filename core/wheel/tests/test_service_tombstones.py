@@ -2,7 +2,7 @@
 
 import trio
 
-from core.wheel.tests.delays import HOUR, START, Disk, at, cancel, run, running
+from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, cancel, run, running
 
 
 def test_a_cancelled_message_does_not_come_after_its_hour_has_passed_and_nothing_was_delivered(

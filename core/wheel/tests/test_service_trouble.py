@@ -6,10 +6,10 @@ import logging
 import pytest
 import trio
 
-from core.errors import InvalidRecord, StorageError
-from core.logs.parked import RECORD_HEAD_SIZE
-from core.logs.tests.power import Fault
-from core.wheel.tests.delays import (
+from kumquat.core.errors import InvalidRecord, StorageError
+from kumquat.core.logs.parked import RECORD_HEAD_SIZE
+from kumquat.core.logs.tests.power import Fault
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Disk,

@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from core.errors import CorruptMessage, InvalidRecord
-from core.logs.parked import RECORD_HEAD_SIZE, heads_of, parked_damage
-from core.records import Record, check, read_head, records_of
-from core.records.batch import CODEC_MASK, HEAD, HEAD_SIZE, BatchHead, stamp_append_time
-from core.records.compression import inflate
-from core.records.marks import may_ask, survey
-from core.records.tests.test_batch import resummed
-from core.wheel.split import Cancel, Split, split
+from kumquat.core.errors import CorruptMessage, InvalidRecord
+from kumquat.core.logs.parked import RECORD_HEAD_SIZE, heads_of, parked_damage
+from kumquat.core.records import Record, check, read_head, records_of
+from kumquat.core.records.batch import CODEC_MASK, HEAD, HEAD_SIZE, BatchHead, stamp_append_time
+from kumquat.core.records.compression import inflate
+from kumquat.core.records.marks import may_ask, survey
+from kumquat.core.records.tests.test_batch import resummed
+from kumquat.core.wheel.split import Cancel, Split, split
 
 NOW = 1_800_000_000_000
 YEAR = 365 * 86_400_000

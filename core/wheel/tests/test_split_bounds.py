@@ -4,12 +4,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import InvalidRecord, MessageTooLarge
-from core.records import check
-from core.records.batch import CODEC_MASK, HEAD_SIZE
-from core.records.compression import inflate
-from core.wheel.split import Split, split
-from core.wheel.tests.test_split import NOW, YEAR, Headers, Sent, batch_of, looked, parts_of, reason
+from kumquat.core.errors import InvalidRecord, MessageTooLarge
+from kumquat.core.records import check
+from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE
+from kumquat.core.records.compression import inflate
+from kumquat.core.wheel.split import Split, split
+from kumquat.core.wheel.tests.test_split import (
+    NOW,
+    YEAR,
+    Headers,
+    Sent,
+    batch_of,
+    looked,
+    parts_of,
+    reason,
+)
 
 DELAY: Headers = [("qmq-delay-ms", b"60000")]
 

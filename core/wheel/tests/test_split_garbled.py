@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import InvalidRecord, KumquatError
-from core.logs.parked import heads_of, parked_damage
-from core.records import read_head
-from core.records.batch import HEAD_SIZE
-from core.wheel.split import split
-from core.wheel.tests.test_split import LIMIT, NOW, YEAR, Sent, batch_of
+from kumquat.core.errors import InvalidRecord, KumquatError
+from kumquat.core.logs.parked import heads_of, parked_damage
+from kumquat.core.records import read_head
+from kumquat.core.records.batch import HEAD_SIZE
+from kumquat.core.wheel.split import split
+from kumquat.core.wheel.tests.test_split import LIMIT, NOW, YEAR, Sent, batch_of
 
 
 def mixed() -> memoryview:

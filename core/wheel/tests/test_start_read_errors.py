@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from core.errors import StartError, StorageError
-from core.logs import unreadable
-from core.logs.format import CANCEL, DELIVERED, PARKED, FrameHeader, parse_header
-from core.wheel.tests.delays import (
+from kumquat.core.errors import StartError, StorageError
+from kumquat.core.logs import unreadable
+from kumquat.core.logs.format import CANCEL, DELIVERED, PARKED, FrameHeader, parse_header
+from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
     Broker,
@@ -23,7 +23,7 @@ from core.wheel.tests.delays import (
     run,
     running,
 )
-from core.wheel.tests.test_service_read_errors import BadFiles, values
+from kumquat.core.wheel.tests.test_service_read_errors import BadFiles, values
 
 PADDING = bytes(9000)
 """No page holds what lies before it and what lies behind it."""

@@ -19,10 +19,10 @@ import h11
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from core.logs.subject import Subject, SubjectConfig
-from core.wheel.service import Cursor, Page, Pending, Shown
-from gateway.admin.server import AdminServer, bind_admin
-from gateway.options import AdminListener
+from kumquat.core.logs.subject import Subject, SubjectConfig
+from kumquat.core.wheel.service import Cursor, Page, Pending, Shown
+from kumquat.gateway.admin.server import AdminServer, bind_admin
+from kumquat.gateway.options import AdminListener
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import InvalidRecord
-from gateway.admin.delay import MAX_KEY, MAX_LIMIT
-from gateway.admin.tests.endpoint import EPOCH, SUBJECTS, Endpoint, pending, serve_admin
-from meta.values import LONG_MAX
+from kumquat.core.errors import InvalidRecord
+from kumquat.gateway.admin.delay import MAX_KEY, MAX_LIMIT
+from kumquat.gateway.admin.tests.endpoint import EPOCH, SUBJECTS, Endpoint, pending, serve_admin
+from kumquat.meta.values import LONG_MAX
 
 ORDERS = SUBJECTS["orders"]
 

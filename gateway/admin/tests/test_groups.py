@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.admin.http import Answer, HttpError, Request
-from gateway.admin.routes import Routes
-from gateway.cli import main
-from gateway.tests.harness import Served, produce, serve
-from gateway.tests.members import sharing
-from gateway.tests.test_sharing import fill
-from gateway.wire import (
+from kumquat.gateway.admin.http import Answer, HttpError, Request
+from kumquat.gateway.admin.routes import Routes
+from kumquat.gateway.cli import main
+from kumquat.gateway.tests.harness import Served, produce, serve
+from kumquat.gateway.tests.members import sharing
+from kumquat.gateway.tests.test_sharing import fill
+from kumquat.gateway.wire import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
@@ -22,7 +22,7 @@ from gateway.wire import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,7 +142,7 @@ def test_command_hides_what_became_of_it(
         asked.append(values)
         return answers.pop(0)
 
-    monkeypatch.setattr("gateway.groups_cli.ask", ask)
+    monkeypatch.setattr("kumquat.gateway.groups_cli.ask", ask)
     command = ["groups", "skip", "--group", "g", "--subject", "t"]
     assert main(command) == 0
     assert "g skips 8 offsets of t, from 12 on, and goes on at 20" in capsys.readouterr().out

@@ -9,12 +9,18 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import StorageError
-from gateway.acceptor import BindError
-from gateway.admin.http import ANSWER_SECONDS, IDLE_SECONDS, MAX_BODY, MAX_HEAD, RECEIVE_SECONDS
-from gateway.admin.server import MAX_CONNECTIONS, bind_admin
-from gateway.admin.tests.endpoint import Endpoint, serve_admin
-from gateway.options import AdminListener
+from kumquat.core.errors import StorageError
+from kumquat.gateway.acceptor import BindError
+from kumquat.gateway.admin.http import (
+    ANSWER_SECONDS,
+    IDLE_SECONDS,
+    MAX_BODY,
+    MAX_HEAD,
+    RECEIVE_SECONDS,
+)
+from kumquat.gateway.admin.server import MAX_CONNECTIONS, bind_admin
+from kumquat.gateway.admin.tests.endpoint import Endpoint, serve_admin
+from kumquat.gateway.options import AdminListener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

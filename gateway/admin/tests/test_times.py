@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admin.times import read_time, show_time
+from kumquat.gateway.admin.times import read_time, show_time
 
 NOW = 1_800_000_000_000
 

@@ -16,13 +16,19 @@ import contextlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from core.errors import KumquatError
-from gateway.groups.coordinator import Coordinator
-from gateway.groups.errors import GroupError, StaleMemberEpoch, UnknownMember
-from gateway.groups.members import Caller
-from gateway.groups.roster import Ticket
-from gateway.groups.tests.simulation import GROUP, HEARTBEAT, REBALANCE_MS, SESSION_MS, Simulation
-from gateway.wire import (
+from kumquat.core.errors import KumquatError
+from kumquat.gateway.groups.coordinator import Coordinator
+from kumquat.gateway.groups.errors import GroupError, StaleMemberEpoch, UnknownMember
+from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.roster import Ticket
+from kumquat.gateway.groups.tests.simulation import (
+    GROUP,
+    HEARTBEAT,
+    REBALANCE_MS,
+    SESSION_MS,
+    Simulation,
+)
+from kumquat.gateway.wire import (
     ConsumerGroupHeartbeatRequest,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -36,7 +42,7 @@ from gateway.wire import (
     SubscriptionTopicPartition,
     SyncGroupRequest,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 
 @dataclass

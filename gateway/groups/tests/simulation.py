@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from core.delivery import actions, engine
-from core.delivery.actions import Action
-from core.delivery.ranges import Range
-from core.delivery.state import JUMP, Groups, split_offset
-from core.logs.subject import Subject, SubjectConfig, Subjects
-from gateway.groups.coordinator import Coordinator
-from gateway.groups.members import Limits
-from gateway.groups.roster import Step
-from meta.group_configs import GroupConfig, effective_group
+from kumquat.core.delivery import actions, engine
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.ranges import Range
+from kumquat.core.delivery.state import JUMP, Groups, split_offset
+from kumquat.core.logs.subject import Subject, SubjectConfig, Subjects
+from kumquat.gateway.groups.coordinator import Coordinator
+from kumquat.gateway.groups.members import Limits
+from kumquat.gateway.groups.roster import Step
+from kumquat.meta.group_configs import GroupConfig, effective_group
 
 GROUP = "g"
 SESSION_MS, REBALANCE_MS, HEARTBEAT = 10_000, 30_000, 3.0

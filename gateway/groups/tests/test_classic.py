@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 
-from gateway.groups.roster import Step
-from gateway.groups.tests.clients import Classic, Client, Modern
-from gateway.groups.tests.simulation import GROUP, LIMITS, REBALANCE_MS, SESSION_MS, Simulation
-from gateway.groups.tests.test_refusals import assigned, beat, join_static
-from gateway.wire import (
+from kumquat.gateway.groups.roster import Step
+from kumquat.gateway.groups.tests.clients import Classic, Client, Modern
+from kumquat.gateway.groups.tests.simulation import (
+    GROUP,
+    LIMITS,
+    REBALANCE_MS,
+    SESSION_MS,
+    Simulation,
+)
+from kumquat.gateway.groups.tests.test_refusals import assigned, beat, join_static
+from kumquat.gateway.wire import (
     HeartbeatRequest,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 
 def live(world: Simulation, *clients: Client, seconds: float = 8.0, reads: int = 0) -> None:

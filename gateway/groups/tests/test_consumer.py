@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from core.errors import KumquatError
-from gateway.groups.members import Caller
-from gateway.groups.tests.clients import Classic, Modern
-from gateway.groups.tests.simulation import GROUP, LIMITS, SESSION_MS, Simulation
-from gateway.groups.tests.test_classic import holds, live
-from gateway.wire import ConsumerGroupHeartbeatRequest, OwnedTopicPartitions
-from gateway.wire.codes import ErrorCode
+from kumquat.core.errors import KumquatError
+from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.tests.clients import Classic, Modern
+from kumquat.gateway.groups.tests.simulation import GROUP, LIMITS, SESSION_MS, Simulation
+from kumquat.gateway.groups.tests.test_classic import holds, live
+from kumquat.gateway.wire import ConsumerGroupHeartbeatRequest, OwnedTopicPartitions
+from kumquat.gateway.wire.codes import ErrorCode
 
 SHORT_MS, USUAL_MS = 500, 5_000
 

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from core.errors import KumquatError
-from gateway.groups.errors import (
+from kumquat.core.errors import KumquatError
+from kumquat.gateway.groups.errors import (
     FencedInstance,
     GroupFull,
     GroupIdNotFound,
@@ -20,12 +20,12 @@ from gateway.groups.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from gateway.groups.led_states import State
-from gateway.groups.members import Caller
-from gateway.groups.roster import Ticket
-from gateway.groups.tests.clients import Classic
-from gateway.groups.tests.simulation import GROUP, LIMITS, Simulation
-from gateway.wire import (
+from kumquat.gateway.groups.led_states import State
+from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.roster import Ticket
+from kumquat.gateway.groups.tests.clients import Classic
+from kumquat.gateway.groups.tests.simulation import GROUP, LIMITS, Simulation
+from kumquat.gateway.wire import (
     ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
     JoinGroupRequest,

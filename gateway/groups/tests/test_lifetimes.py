@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.groups.tests.clients import Classic, Client, Modern
-from gateway.groups.tests.simulation import GROUP, SESSION_MS, Simulation
-from gateway.groups.tests.test_classic import holds, live
-from gateway.groups.tests.test_offsets import ask, commit, sharing, stranger
-from gateway.wire import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
+from kumquat.gateway.groups.tests.clients import Classic, Client, Modern
+from kumquat.gateway.groups.tests.simulation import GROUP, SESSION_MS, Simulation
+from kumquat.gateway.groups.tests.test_classic import holds, live
+from kumquat.gateway.groups.tests.test_offsets import ask, commit, sharing, stranger
+from kumquat.gateway.wire import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
 
 DAY = 86_400.0
 
@@ -121,9 +121,9 @@ def test_a_group_without_members_and_offsets_goes_after_a_while() -> None:
 
 def lead(world: Simulation) -> tuple[str, int]:
     """A member of a group in which a client assigns; its id and generation."""
-    from gateway.groups.members import Caller
-    from gateway.groups.roster import Ticket
-    from gateway.wire import SyncGroupRequest
+    from kumquat.gateway.groups.members import Caller
+    from kumquat.gateway.groups.roster import Ticket
+    from kumquat.gateway.wire import SyncGroupRequest
 
     caller = Caller("c", "/h", {})
     request = JoinGroupRequest(

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.groups.tests.clients import Classic, Client, Modern
-from gateway.groups.tests.simulation import GROUP, Simulation
+from kumquat.gateway.groups.tests.clients import Classic, Client, Modern
+from kumquat.gateway.groups.tests.simulation import GROUP, Simulation
 
 TOPICS = ["t", "u"]
 KINDS = ["range", "keeper", "eager", "cooperative", "modern", "explicit", "stranger"]

@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from core.delivery import actions
-from gateway.groups.tests.clients import Classic
-from gateway.groups.tests.simulation import GROUP, Simulation
-from gateway.groups.tests.test_classic import holds, live
+from kumquat.core.delivery import actions
+from kumquat.gateway.groups.tests.clients import Classic
+from kumquat.gateway.groups.tests.simulation import GROUP, Simulation
+from kumquat.gateway.groups.tests.test_classic import holds, live
 
 
 def damaged(world: Simulation, *lost: str) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from core.delivery.state import JUMP, pull_offset
-from core.errors import KumquatError
-from gateway.groups.members import Caller
-from gateway.groups.offsets import Position
-from gateway.groups.tests.clients import Classic, Client, Modern
-from gateway.groups.tests.simulation import GROUP, Simulation
-from gateway.groups.tests.test_classic import holds, live
-from gateway.wire import (
+from kumquat.core.delivery.state import JUMP, pull_offset
+from kumquat.core.errors import KumquatError
+from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.offsets import Position
+from kumquat.gateway.groups.tests.clients import Classic, Client, Modern
+from kumquat.gateway.groups.tests.simulation import GROUP, Simulation
+from kumquat.gateway.groups.tests.test_classic import holds, live
+from kumquat.gateway.wire import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.groups.protocol import read_subscription
-from gateway.wire import ConsumerProtocolSubscription, SubscriptionTopicPartition
-from gateway.wire.errors import WireError
+from kumquat.gateway.groups.protocol import read_subscription
+from kumquat.gateway.wire import ConsumerProtocolSubscription, SubscriptionTopicPartition
+from kumquat.gateway.wire.errors import WireError
 
 
 def body(version: int) -> bytes:

@@ -7,20 +7,26 @@ from typing import Any
 
 import pytest
 
-from core.errors import KumquatError
-from gateway.groups.errors import InconsistentGroupProtocol, UnknownMember
-from gateway.groups.members import Caller
-from gateway.groups.refusals import Refusals
-from gateway.groups.roster import Ticket
-from gateway.groups.tests.simulation import GROUP, LIMITS, REBALANCE_MS, SESSION_MS, Simulation
-from gateway.wire import (
+from kumquat.core.errors import KumquatError
+from kumquat.gateway.groups.errors import InconsistentGroupProtocol, UnknownMember
+from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.refusals import Refusals
+from kumquat.gateway.groups.roster import Ticket
+from kumquat.gateway.groups.tests.simulation import (
+    GROUP,
+    LIMITS,
+    REBALANCE_MS,
+    SESSION_MS,
+    Simulation,
+)
+from kumquat.gateway.wire import (
     ConsumerProtocolSubscription,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     SyncGroupRequest,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 
 def _request(topics: list[str], **changes: Any) -> JoinGroupRequest:

@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 
-from core.delivery import actions
-from gateway.groups.members import Caller
-from gateway.groups.protocol import read_subscription
-from gateway.groups.roster import Step
-from gateway.groups.sharers import AIOKAFKA, KAFKA_GO, KAFKA_JS, UNNAMED, may_share, software_of
-from gateway.groups.tests.clients import Classic, Client
-from gateway.groups.tests.simulation import GROUP, Simulation
-from gateway.groups.tests.test_classic import holds, live, owner_and_joiner, step_of
+from kumquat.core.delivery import actions
+from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.protocol import read_subscription
+from kumquat.gateway.groups.roster import Step
+from kumquat.gateway.groups.sharers import (
+    AIOKAFKA,
+    KAFKA_GO,
+    KAFKA_JS,
+    UNNAMED,
+    may_share,
+    software_of,
+)
+from kumquat.gateway.groups.tests.clients import Classic, Client
+from kumquat.gateway.groups.tests.simulation import GROUP, Simulation
+from kumquat.gateway.groups.tests.test_classic import holds, live, owner_and_joiner, step_of
 
 PLAIN = b"\0\0\0\0\0\1\0\1t\0\0\0\0"
 """As aiokafka and KafkaJS write it: version 0, one topic, no user data."""

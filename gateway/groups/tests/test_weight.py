@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from core.logs.subject import Subject, SubjectConfig
-from gateway.groups import members, weight
-from gateway.groups.errors import GroupFull
-from gateway.groups.members import Caller
-from gateway.groups.pattern import MAX_REMEMBERED, Pattern, Patterns, matching_patterns
-from gateway.groups.tests.simulation import GROUP, Simulation
-from gateway.groups.tests.test_refusals import _request
-from gateway.wire import JoinGroupRequestProtocol, JoinGroupResponse
-from gateway.wire.codes import ErrorCode
+from kumquat.core.logs.subject import Subject, SubjectConfig
+from kumquat.gateway.groups import members, weight
+from kumquat.gateway.groups.errors import GroupFull
+from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.pattern import MAX_REMEMBERED, Pattern, Patterns, matching_patterns
+from kumquat.gateway.groups.tests.simulation import GROUP, Simulation
+from kumquat.gateway.groups.tests.test_refusals import _request
+from kumquat.gateway.wire import JoinGroupRequestProtocol, JoinGroupResponse
+from kumquat.gateway.wire.codes import ErrorCode
 
 
 def join(

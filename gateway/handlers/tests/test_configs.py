@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.tests.harness import Client, Served, produce, serve
-from gateway.wire import (
+from kumquat.gateway.tests.harness import Client, Served, produce, serve
+from kumquat.gateway.wire import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,

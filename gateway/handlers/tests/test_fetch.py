@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.logs.tests.batches import batch
-from core.records.batch import read_head
-from gateway import reading
-from gateway.handlers import fetch as handler
-from gateway.tests.harness import Client, Served, produce, serve
-from gateway.wire import ErrorCode, FetchPartition, FetchRequest, FetchTopic
+from kumquat.core.logs.tests.batches import batch
+from kumquat.core.records.batch import read_head
+from kumquat.gateway import reading
+from kumquat.gateway.handlers import fetch as handler
+from kumquat.gateway.tests.harness import Client, Served, produce, serve
+from kumquat.gateway.wire import ErrorCode, FetchPartition, FetchRequest, FetchTopic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.handlers.resources import Resource
-from gateway.tests.harness import Client, Served, serve
-from gateway.wire import (
+from kumquat.gateway.handlers.resources import Resource
+from kumquat.gateway.tests.harness import Client, Served, serve
+from kumquat.gateway.wire import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -18,7 +18,7 @@ from gateway.wire import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.groups.protocol import assignment_bytes
-from gateway.tests.harness import Client, Served, serve
-from gateway.tests.members import sharing
-from gateway.tests.test_sharing import fill
-from gateway.wire import (
+from kumquat.gateway.groups.protocol import assignment_bytes
+from kumquat.gateway.tests.harness import Client, Served, serve
+from kumquat.gateway.tests.members import sharing
+from kumquat.gateway.tests.test_sharing import fill
+from kumquat.gateway.wire import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
@@ -23,7 +23,7 @@ from gateway.wire import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from gateway.dispatch import dispatch
-from gateway.options import Listener
-from gateway.tests.harness import Served, produce, serve
-from gateway.topic_table import CHUNK
-from gateway.wire import (
+from kumquat.gateway.dispatch import dispatch
+from kumquat.gateway.options import Listener
+from kumquat.gateway.tests.harness import Served, produce, serve
+from kumquat.gateway.topic_table import CHUNK
+from kumquat.gateway.wire import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     DescribeClusterRequest,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.logs.tests.batches import batch
-from gateway.tests.harness import IO_ERROR, Client, Served, produce, serve
-from gateway.wire import (
+from kumquat.core.logs.tests.batches import batch
+from kumquat.gateway.tests.harness import IO_ERROR, Client, Served, produce, serve
+from kumquat.gateway.wire import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,

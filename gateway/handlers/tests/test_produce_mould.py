@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.logs.tests.batches import batch
-from gateway.handlers.produce_mould import ZSTD_SINCE, Mould
-from gateway.tests.harness import NO_SPACE, Client, Served, produce, serve
-from gateway.wire import ApiVersionsRequest, ProduceRequest
+from kumquat.core.logs.tests.batches import batch
+from kumquat.gateway.handlers.produce_mould import ZSTD_SINCE, Mould
+from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, produce, serve
+from kumquat.gateway.wire import ApiVersionsRequest, ProduceRequest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.records.tests.test_batch import built
-from core.wheel.tests.test_split import batch_of
-from gateway.tests.harness import NO_SPACE, Served, produce, serve
+from kumquat.core.records.tests.test_batch import built
+from kumquat.core.wheel.tests.test_split import batch_of
+from kumquat.gateway.tests.harness import NO_SPACE, Served, produce, serve
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from gateway.tests.harness import NO_SPACE, Client, Served, create_topic, produce, serve
-from gateway.wire import (
+from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, create_topic, produce, serve
+from kumquat.gateway.wire import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,7 +21,7 @@ from gateway.wire import (
     DescribeLogDirsRequest,
     ErrorCode,
 )
-from meta.errors import StoreError
+from kumquat.meta.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from gateway import turns
-from gateway.coordination import PARTITIONS_AT_A_TIME
-from gateway.tests.harness import Served, serve
-from gateway.wire import (
+from kumquat.gateway import turns
+from kumquat.gateway.coordination import PARTITIONS_AT_A_TIME
+from kumquat.gateway.tests.harness import Served, serve
+from kumquat.gateway.wire import (
     AlterConfigsRequest,
     AlterConfigsResource,
     ConsumerGroupDescribeRequest,

@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: membership in classic groups."""
 
-from gateway.wire.declare import array, bool_, bytes_, int16, int32, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, bytes_, int16, int32, string
+from kumquat.gateway.wire.message import message
 
 JoinGroupRequest = message("JoinGroupRequest", key=11, versions=(0, 9), flexible=6)(
     "group_id" / string,

@@ -4,8 +4,8 @@ The structs of the incremental form have Kafka's names with `Incremental` in fro
 older form uses the same name.
 """
 
-from gateway.wire.declare import array, bool_, int8, int16, int32, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, int8, int16, int32, string
+from kumquat.gateway.wire.message import message
 
 DescribeConfigsRequest = message("DescribeConfigsRequest", key=32, versions=(1, 4), flexible=4)(
     "resources"

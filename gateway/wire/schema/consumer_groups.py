@@ -4,8 +4,8 @@ Kafka calls different structs of these messages by the same names, and by those 
 here each has a name of its own.
 """
 
-from gateway.wire.declare import array, bool_, int8, int16, int32, string, struct, uuid
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, int8, int16, int32, string, struct, uuid
+from kumquat.gateway.wire.message import message
 
 ConsumerGroupHeartbeatRequest = message(
     "ConsumerGroupHeartbeatRequest", key=68, versions=(0, 1), flexible=0

@@ -4,8 +4,8 @@ Not messages of their own: each travels as bytes, with an int16 version in front
 `metadata` and `assignment`. They have no API key (-1 here) and are never flexible.
 """
 
-from gateway.wire.declare import array, bytes_, int32, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bytes_, int32, string
+from kumquat.gateway.wire.message import message
 
 ConsumerProtocolSubscription = message(
     "ConsumerProtocolSubscription", key=-1, versions=(0, 3), flexible=None

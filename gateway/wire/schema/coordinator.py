@@ -1,7 +1,7 @@
 """FindCoordinator: which broker looks after a group or a transaction."""
 
-from gateway.wire.declare import array, int8, int16, int32, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, int8, int16, int32, string
+from kumquat.gateway.wire.message import message
 
 FindCoordinatorRequest = message("FindCoordinatorRequest", key=10, versions=(0, 6), flexible=3)(
     "key" / string.until(3),

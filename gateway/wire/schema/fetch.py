@@ -1,7 +1,17 @@
 """Fetch: reading by offset, with long poll. Names up to version 12, topic ids from 13."""
 
-from gateway.wire.declare import array, int8, int16, int32, int64, records, string, struct, uuid
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import (
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    records,
+    string,
+    struct,
+    uuid,
+)
+from kumquat.gateway.wire.message import message
 
 FetchRequest = message("FetchRequest", key=1, versions=(4, 17), flexible=12)(
     "cluster_id" / string.nullable().default(None).ignorable().tagged(0, since=12),

@@ -1,7 +1,7 @@
 """ListGroups, DescribeGroups and DeleteGroups."""
 
-from gateway.wire.declare import array, bool_, bytes_, int16, int32, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, bytes_, int16, int32, string
+from kumquat.gateway.wire.message import message
 
 ListGroupsRequest = message("ListGroupsRequest", key=16, versions=(0, 5), flexible=3)(
     "states_filter" / array(string).since(4),

@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: how far a group has come."""
 
-from gateway.wire.declare import array, bool_, int16, int32, int64, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, int16, int32, int64, string
+from kumquat.gateway.wire.message import message
 
 OffsetCommitRequest = message("OffsetCommitRequest", key=8, versions=(2, 9), flexible=8)(
     "group_id" / string,

@@ -1,7 +1,7 @@
 """DescribeLogDirs: how much each subject has on disk."""
 
-from gateway.wire.declare import array, bool_, int16, int32, int64, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, int16, int32, int64, string
+from kumquat.gateway.wire.message import message
 
 DescribeLogDirsRequest = message("DescribeLogDirsRequest", key=35, versions=(1, 4), flexible=2)(
     "topics"

@@ -1,7 +1,7 @@
 """Metadata and DescribeCluster: which brokers, subjects and partitions there are."""
 
-from gateway.wire.declare import array, bool_, int8, int16, int32, string, uuid
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, int8, int16, int32, string, uuid
+from kumquat.gateway.wire.message import message
 
 MetadataRequest = message("MetadataRequest", key=3, versions=(0, 13), flexible=9)(
     "topics"

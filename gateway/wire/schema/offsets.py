@@ -1,7 +1,7 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords: where a log begins and ends."""
 
-from gateway.wire.declare import array, int8, int16, int32, int64, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, int8, int16, int32, int64, string
+from kumquat.gateway.wire.message import message
 
 ListOffsetsRequest = message("ListOffsetsRequest", key=2, versions=(1, 10), flexible=6)(
     "replica_id" / int32,

@@ -3,8 +3,8 @@
 Produce is served from version 3, the first with record batches of magic 2.
 """
 
-from gateway.wire.declare import array, int16, int32, int64, records, string, struct, uuid
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, int16, int32, int64, records, string, struct, uuid
+from kumquat.gateway.wire.message import message
 
 ProduceRequest = message("ProduceRequest", key=0, versions=(3, 13), flexible=9)(
     "transactional_id" / string.nullable().default(None),

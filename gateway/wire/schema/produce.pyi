@@ -1,7 +1,7 @@
 # Written by gateway/wire/stubs.py from the declarations. Change those, then run it again.
 
-from gateway.wire.encoder import Encoded
-from gateway.wire.message import Message, Struct
+from kumquat.gateway.wire.encoder import Encoded
+from kumquat.gateway.wire.message import Message, Struct
 
 class PartitionProduceData(Struct):
     index: int

@@ -1,7 +1,7 @@
 """CreateTopics, DeleteTopics and CreatePartitions."""
 
-from gateway.wire.declare import array, bool_, int8, int16, int32, string, uuid
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, int8, int16, int32, string, uuid
+from kumquat.gateway.wire.message import message
 
 CreateTopicsRequest = message("CreateTopicsRequest", key=19, versions=(2, 7), flexible=5)(
     "topics"

@@ -4,8 +4,8 @@ The one API that a client sends before it knows anything. Its response header is
 version 0 answers every version that is not known: see frame.py.
 """
 
-from gateway.wire.declare import array, bool_, int16, int32, int64, string
-from gateway.wire.message import message
+from kumquat.gateway.wire.declare import array, bool_, int16, int32, int64, string
+from kumquat.gateway.wire.message import message
 
 ApiVersionsRequest = message("ApiVersionsRequest", key=18, versions=(0, 4), flexible=3)(
     "client_software_name" / string.since(3).ignorable(),

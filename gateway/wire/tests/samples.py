@@ -15,14 +15,14 @@ import random
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from gateway.wire.declare import ZERO_UUID
-from gateway.wire.message import Message, Struct
-from gateway.wire.stubs import classes, schema_modules
+from kumquat.gateway.wire.declare import ZERO_UUID
+from kumquat.gateway.wire.message import Message, Struct
+from kumquat.gateway.wire.stubs import classes, schema_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.wire.declare import Field, Structure, Type
+    from kumquat.gateway.wire.declare import Field, Structure, Type
 
 MESSAGES = [
     cls for module in schema_modules() for cls in classes(module) if issubclass(cls, Message)

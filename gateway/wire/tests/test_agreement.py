@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka.protocol.schemas import StructField
 
-from gateway.wire.tests.kafka_schemas import kafka_schema
-from gateway.wire.tests.samples import CASES, IDS, from_plain, samples, to_kafka, uuids
+from kumquat.gateway.wire.tests.kafka_schemas import kafka_schema
+from kumquat.gateway.wire.tests.samples import CASES, IDS, from_plain, samples, to_kafka, uuids
 
 if TYPE_CHECKING:
-    from gateway.wire.message import Message
+    from kumquat.gateway.wire.message import Message
 
 every_version = pytest.mark.parametrize(("message", "version"), CASES, ids=IDS)
 

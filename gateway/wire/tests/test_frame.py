@@ -9,10 +9,10 @@ import pytest
 from kafka import errors
 from kafka.protocol.api_header import RequestHeader, ResponseHeader
 
-from gateway.wire import REQUESTS, ApiVersionsRequest, ErrorCode, WireError
-from gateway.wire.decoder import MAX_HEADER_TAGS
-from gateway.wire.frame import read_request_header, response_header
-from gateway.wire.varint import uvarint
+from kumquat.gateway.wire import REQUESTS, ApiVersionsRequest, ErrorCode, WireError
+from kumquat.gateway.wire.decoder import MAX_HEADER_TAGS
+from kumquat.gateway.wire.frame import read_request_header, response_header
+from kumquat.gateway.wire.varint import uvarint
 
 
 def header(key: int, version: int, client_id: str | None, tail: bytes = b"") -> memoryview:

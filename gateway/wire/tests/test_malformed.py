@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import construct  # type: ignore[import-untyped]
 import pytest
 
-from gateway.wire import FetchRequest, WireError
-from gateway.wire.tests.samples import CASES, IDS, from_plain, samples
+from kumquat.gateway.wire import FetchRequest, WireError
+from kumquat.gateway.wire.tests.samples import CASES, IDS, from_plain, samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.wire.message import Message, Struct
+    from kumquat.gateway.wire.message import Message, Struct
 
 every_version = pytest.mark.parametrize(("message", "version"), CASES, ids=IDS)
 

@@ -7,7 +7,7 @@ import struct
 import construct  # type: ignore[import-untyped]
 import pytest
 
-from gateway.wire import (
+from kumquat.gateway.wire import (
     ConsumerGroupHeartbeatResponse,
     CreatableTopic,
     CreateTopicsRequest,
@@ -34,8 +34,8 @@ from gateway.wire import (
     TopicProduceData,
     WireError,
 )
-from gateway.wire.decoder import MAX_REQUEST_ELEMENTS
-from gateway.wire.varint import uvarint
+from kumquat.gateway.wire.decoder import MAX_REQUEST_ELEMENTS
+from kumquat.gateway.wire.varint import uvarint
 
 
 def produce(records: bytes) -> ProduceRequest:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.wire.declare import ZERO_UUID
-from gateway.wire.message import REQUESTS, RESPONSES
-from gateway.wire.tests.kafka_schemas import kafka_schema
-from gateway.wire.tests.samples import CASES, IDS, MESSAGES
+from kumquat.gateway.wire.declare import ZERO_UUID
+from kumquat.gateway.wire.message import REQUESTS, RESPONSES
+from kumquat.gateway.wire.tests.kafka_schemas import kafka_schema
+from kumquat.gateway.wire.tests.samples import CASES, IDS, MESSAGES
 
 if TYPE_CHECKING:
-    from gateway.wire.declare import Structure, Type
-    from gateway.wire.message import Message
+    from kumquat.gateway.wire.declare import Structure, Type
+    from kumquat.gateway.wire.message import Message
 
 # Ours, where Kafka uses one name for the structs of two messages.
 RENAMED = {

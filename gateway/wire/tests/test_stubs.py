@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import gateway.wire
-from gateway.wire import stubs
+import kumquat.gateway.wire
+from kumquat.gateway.wire import stubs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     ("path", "text"), stubs.files().items(), ids=lambda value: getattr(value, "name", "")
 )
 def test_stub_is_out_of_date(path: Path, text: str) -> None:
-    assert path.read_text() == text, "run: python -m gateway.wire.stubs"
+    assert path.read_text() == text, "run: python -m kumquat.gateway.wire.stubs"
 
 
 @pytest.mark.parametrize("module", stubs.schema_modules(), ids=lambda module: module.__name__)
 def test_struct_stands_under_another_name(module: ModuleType) -> None:
     for cls in stubs.classes(module):
         assert getattr(module, cls.__name__) is cls
-        assert getattr(gateway.wire, cls.__name__) is cls
+        assert getattr(kumquat.gateway.wire, cls.__name__) is cls

@@ -1,0 +1,8 @@
+"""`python -m kumquat` is `kumquat`."""
+
+import sys
+
+from kumquat.gateway.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
