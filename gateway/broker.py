@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from kumquat.core.complaints import Complaints
-from kumquat.core.logs.action_service import ActionService
-from kumquat.core.logs.options import LogOptions
+from kumquat.core.logs.actions.service import ActionService
+from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.gateway.coordination import Coordination, limits
 from kumquat.gateway.limits import Room
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
 
-    from kumquat.core.logs.action_service import ActionStatistics
-    from kumquat.core.logs.files import Files
-    from kumquat.core.logs.service import LogStatistics, MessageService
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.actions.service import ActionStatistics
+    from kumquat.core.logs.disk.files import Files
+    from kumquat.core.logs.messages.service import LogStatistics, MessageService
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.wheel.service import DelayService, DelayStatistics
     from kumquat.gateway.config import BrokerConfig
     from kumquat.gateway.loop_watch import LagStatistics

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.state import Group
-    from kumquat.core.logs.action_service import ActionService
-    from kumquat.core.logs.subject import Subject, Subjects
+    from kumquat.core.logs.actions.service import ActionService
+    from kumquat.core.logs.messages.subject import Subject, Subjects
     from kumquat.gateway.config import BrokerConfig
     from kumquat.gateway.dispatch import Session
     from kumquat.gateway.groups.offsets import Position

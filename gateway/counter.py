@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kumquat.core.delivery.state import Group, Progress, PullLog
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.sharing import Sharing
 
 LOOK_AGAIN_SECONDS = 1.0

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kumquat.core.delivery.progress import Lease
-    from kumquat.core.logs.service import MessageService
-    from kumquat.core.logs.subject import Subject
-    from kumquat.core.logs.tail import Batch
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
+    from kumquat.core.logs.messages.tail import Batch
 
 KEPT_BYTES = 32 << 20
 KEPT_BATCHES = 8

@@ -17,8 +17,8 @@ from kumquat.core.errors import KumquatError, WouldBlock
 from kumquat.core.records.batch import read_head
 
 if TYPE_CHECKING:
-    from kumquat.core.logs.service import MessageService
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
 
 STEP = 256 << 10
 COLD_STEP = 1 << 20

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.state import Group, PullLog
-    from kumquat.core.logs.action_service import ActionService
-    from kumquat.core.logs.service import MessageService
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.actions.service import ActionService
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.coordination import Coordination
     from kumquat.gateway.dispatch import Session
     from kumquat.gateway.lease_reader import Lost

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from kumquat.core.logs.subject import SubjectConfig
+from kumquat.core.logs.messages.subject import SubjectConfig
 from kumquat.gateway.dispatch import ANSWERABLE, Refused
 from kumquat.gateway.topic_table import INTERNAL, TopicTable
 from kumquat.gateway.wire.codes import ErrorCode
@@ -36,8 +36,8 @@ from kumquat.meta.errors import MetaError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from kumquat.core.logs.service import MessageService
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.dispatch import Answerable
     from kumquat.meta.definitions import SubjectDefaults
     from kumquat.meta.registry import Registry

@@ -16,7 +16,7 @@ import trio
 from kumquat.gateway.wire import Encoded, MetadataResponsePartition, MetadataResponseTopic
 
 if TYPE_CHECKING:
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
 
 INTERNAL = frozenset({"__consumer_offsets"})
 """Topics that are Kafka's own: see subjects.py."""

@@ -1,6 +1,6 @@
 """The delivery engine: what is handed out, acked, released. Decisions only, on one group and subject.
 
-A decision is an action to append (core/logs/action_service.py); it counts when it is applied. The caller's
+A decision is an action to append (core/logs/actions/service.py); it counts when it is applied. The caller's
 round for a Fetch at a pull offset, all of it without a pause in between:
 
     if not owns(log, pull): not this pull log's business; answer as for a slot that is gone

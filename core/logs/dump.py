@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from kumquat.core.logs import checkpoint
-from kumquat.core.logs.action_dump import dump_actions
-from kumquat.core.logs.action_format import SUFFIX as ACTIONS_SUFFIX
-from kumquat.core.logs.files import RealFiles
-from kumquat.core.logs.format import (
+from kumquat.core.logs.actions.dump import dump_actions
+from kumquat.core.logs.actions.format import SUFFIX as ACTIONS_SUFFIX
+from kumquat.core.logs.disk.files import RealFiles
+from kumquat.core.logs.messages.format import (
     CHECKPOINT_SUFFIX,
     INDEX_SUFFIX,
     KIND_NAMES,
@@ -29,10 +28,11 @@ from kumquat.core.logs.format import (
     parse_segment_start,
     parse_subject_state,
 )
-from kumquat.core.logs.index import IndexDamaged, Indexes
-from kumquat.core.logs.scan import Frames, payload_damage
-from kumquat.core.logs.segment import OpenFiles, Segment
-from kumquat.core.logs.subject import ENTRY
+from kumquat.core.logs.messages.index import IndexDamaged, Indexes
+from kumquat.core.logs.messages.recovery import checkpoint
+from kumquat.core.logs.messages.recovery.scan import Frames, payload_damage
+from kumquat.core.logs.messages.segment import OpenFiles, Segment
+from kumquat.core.logs.messages.subject import ENTRY
 from kumquat.core.records import read_head
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

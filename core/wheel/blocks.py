@@ -18,8 +18,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from kumquat.core.logs.files import Buffer, Files
-from kumquat.core.logs.unreadable import read_patiently
+from kumquat.core.logs.disk.files import Buffer, Files
+from kumquat.core.logs.disk.unreadable import read_patiently
 from kumquat.core.wheel.schedule_format import BLOCK, FENCE, ScheduleClosed, ScheduleDamaged
 
 KEPT_BLOCKS = 16

@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from kumquat.core.errors import CorruptMessage
-from kumquat.core.logs.format import HEADER_SIZE
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.parked import ORIGIN_SIZE, RECORD_HEAD, RECORD_HEAD_SIZE, parked_damage
-from kumquat.core.logs.segment import Segment
-from kumquat.core.logs.unreadable import read_patiently
+from kumquat.core.logs.disk.unreadable import read_patiently
+from kumquat.core.logs.messages.format import HEADER_SIZE
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.parked import (
+    ORIGIN_SIZE,
+    RECORD_HEAD,
+    RECORD_HEAD_SIZE,
+    parked_damage,
+)
+from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.wheel.schedule_file import ScheduleFile
 from kumquat.core.wheel.schedule_format import ScheduleClosed, ScheduleDamaged
 from kumquat.core.wheel.wheel import LOG, Slot

@@ -29,9 +29,9 @@ from typing import cast
 import trio
 
 from kumquat.core.errors import KumquatError, StorageError
-from kumquat.core.logs.parked import SCHEDULE_ID, pack_schedule_ids
-from kumquat.core.logs.service import MessageService
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.messages.parked import SCHEDULE_ID, pack_schedule_ids
+from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.pools import DELIVER, in_thread
 from kumquat.core.wheel.bodies import Body
 from kumquat.core.wheel.delivery import build_batches

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from kumquat.core.logs.parked import RECORD_HEAD, RECORD_HEAD_SIZE
+from kumquat.core.logs.messages.parked import RECORD_HEAD, RECORD_HEAD_SIZE
 from kumquat.core.records.batch import (
     CRC_FROM,
     CURRENT_MAGIC,

@@ -25,7 +25,7 @@ from kumquat.core.errors import (
     StorageError,
     WouldBlock,
 )
-from kumquat.core.logs.parked import (
+from kumquat.core.logs.messages.parked import (
     DELIVERED,
     MOVE_REMEMBERED,
     MOVED,
@@ -34,9 +34,9 @@ from kumquat.core.logs.parked import (
     CancelItem,
     Origin,
 )
-from kumquat.core.logs.service import MessageService
-from kumquat.core.logs.subject import Subject
-from kumquat.core.logs.writer import HEAVY, Appended
+from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import Subject
+from kumquat.core.logs.messages.writer import HEAVY, Appended
 from kumquat.core.pools import QUERY, in_thread
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
 from kumquat.core.records.compression import LIGHT, held, inflate

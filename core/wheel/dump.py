@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TextIO
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.files import RealFiles
-from kumquat.core.logs.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED
+from kumquat.core.logs.disk.files import RealFiles
+from kumquat.core.logs.messages.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED
 from kumquat.core.wheel import manifest
 from kumquat.core.wheel.manifest_format import parse
 from kumquat.core.wheel.schedule_file import ScheduleFile

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
-from kumquat.core.logs.format import HEADER_SIZE
-from kumquat.core.logs.parked import (
+from kumquat.core.logs.messages.format import HEADER_SIZE
+from kumquat.core.logs.messages.parked import (
     CRC_BEGINS,
     DELIVERED,
     MOVED,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kumquat.core.errors import CorruptMessage
-from kumquat.core.logs.format import HEADER_SIZE
-from kumquat.core.logs.parked import (
+from kumquat.core.logs.messages.format import HEADER_SIZE
+from kumquat.core.logs.messages.parked import (
     DELIVERED,
     RECORD_HEAD,
     RECORD_HEAD_SIZE,

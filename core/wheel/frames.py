@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from kumquat.core.logs.format import DELAYED, FrameHeader
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.parked import CANCELLED, MOVED, cancels_of
-from kumquat.core.logs.scan import Frames, payload_damage
+from kumquat.core.logs.messages.format import DELAYED, FrameHeader
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.parked import CANCELLED, MOVED, cancels_of
+from kumquat.core.logs.messages.recovery.scan import Frames, payload_damage
 
 log = logging.getLogger("kumquat.delay")
 

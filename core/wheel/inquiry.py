@@ -18,10 +18,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from kumquat.core.errors import KumquatError
-from kumquat.core.logs.format import HEADER_SIZE
-from kumquat.core.logs.parked import RECORD_HEAD, RECORD_HEAD_SIZE, heads_of
-from kumquat.core.logs.service import MessageService
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.messages.format import HEADER_SIZE
+from kumquat.core.logs.messages.parked import RECORD_HEAD, RECORD_HEAD_SIZE, heads_of
+from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.records.records import varint
 from kumquat.core.wheel.bodies import Body, LogBodies, read_bodies
 from kumquat.core.wheel.desk import search_in_thread

@@ -26,7 +26,7 @@ import trio
 
 from kumquat.core.complaints import Complaints
 from kumquat.core.errors import KumquatError
-from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.pools import FILL, in_thread
 from kumquat.core.wheel.bodies import LogBodies
 from kumquat.core.wheel.schedule import Schedule

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.files import Files, write_file_atomically
+from kumquat.core.logs.disk.files import Files, write_file_atomically
 from kumquat.core.wheel.manifest_format import Listed, Manifest, pack, parse
 from kumquat.core.wheel.rebuild import rebuild
 from kumquat.core.wheel.schedule_file import ScheduleFile

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.parked import SCHEDULE_ID
+from kumquat.core.logs.messages.parked import SCHEDULE_ID
 from kumquat.core.wheel.schedule_file import ScheduleFile
 from kumquat.core.wheel.schedule_format import ScheduleDamaged, file_name
 from kumquat.core.wheel.schedule_parts import Remembered

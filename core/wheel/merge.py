@@ -29,8 +29,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.parked import DELIVERED, MOVED
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.messages.parked import DELIVERED, MOVED
 from kumquat.core.wheel.merge_source import Element, Input, Source
 from kumquat.core.wheel.schedule_file import ScheduleFile
 from kumquat.core.wheel.schedule_format import (

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from kumquat.core.errors import InvalidRecord
-from kumquat.core.logs.parked import (
+from kumquat.core.logs.messages.parked import (
     CANCELLED,
     DELIVERED,
     MOVE_REMEMBERED,

@@ -23,12 +23,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.format import CANCEL, DELIVERED
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.parked import schedule_ids_of
-from kumquat.core.logs.scan import Frames
-from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.messages.format import CANCEL, DELIVERED
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.parked import schedule_ids_of
+from kumquat.core.logs.messages.recovery.scan import Frames
+from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.wheel.frames import delayed_frames, withdrawn_ids
 from kumquat.core.wheel.manifest_format import Listed, Manifest
 from kumquat.core.wheel.schedule_file import ScheduleFile

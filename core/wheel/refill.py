@@ -20,9 +20,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kumquat.core.logs.format import CANCEL, DELIVERED, PARKED
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.parked import schedule_ids_of
+from kumquat.core.logs.messages.format import CANCEL, DELIVERED, PARKED
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.parked import schedule_ids_of
 from kumquat.core.wheel.bodies import LogBodies
 from kumquat.core.wheel.fill import names_of, parked_of, tombstones_of
 from kumquat.core.wheel.frames import delayed_frames, withdrawn_ids

@@ -49,8 +49,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 
 from kumquat.core.errors import StorageError
-from kumquat.core.logs.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
-from kumquat.core.logs.parked import (
+from kumquat.core.logs.messages.format import CANCEL, HEADER_SIZE, KIND_NAMES, PARKED
+from kumquat.core.logs.messages.parked import (
     CANCELLED,
     DELIVERED,
     MOVE_REMEMBERED,

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.parked import parked_damage
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.messages.parked import parked_damage
 from kumquat.core.wheel.blocks import Section, Source, fence_count
 from kumquat.core.wheel.schedule_format import (
     DUE,

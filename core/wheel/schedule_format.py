@@ -16,7 +16,7 @@ What belongs to one hour (due // 3,600,000) and one subject is a *row*. Rows are
 
 A file is, one behind the other:
 
-    records   parked records as they lay in the log (core/logs/parked.py), in the order of the tables
+    records   parked records as they lay in the log (messages/parked.py), in the order of the tables
     tables    32 an entry: due 8, schedule id 8, offset of its record in this file 8, length of the record 4
               (bit 31, NAMED: it has a delay id; bit 30, REFILED: `due` is not when it is due, that is in
               the record, see schedule.py), subject id 4. For a tombstone offset and length are 0.
@@ -74,7 +74,7 @@ KIND_NAMES = {MESSAGE: "messages", TOMBSTONE: "tombstones"}
 
 PENDING = 0
 """Status of a name: it was parked, and may have been delivered since. The other values are the outcomes
-of a cancel, see core/logs/parked.py."""
+of a cancel, see core/logs/messages/parked.py."""
 
 ENTRY = struct.Struct(">qqqII")
 ENTRY_SIZE = ENTRY.size

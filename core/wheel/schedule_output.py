@@ -23,8 +23,8 @@ from typing import Self
 
 from crc32c import crc32c
 
-from kumquat.core.logs.files import Buffer, Files
-from kumquat.core.logs.parked import RECORD_HEAD_SIZE
+from kumquat.core.logs.disk.files import Buffer, Files
+from kumquat.core.logs.messages.parked import RECORD_HEAD_SIZE
 from kumquat.core.wheel.blocks import SectionWriter
 from kumquat.core.wheel.schedule_file import ScheduleFile
 from kumquat.core.wheel.schedule_format import (

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from pathlib import Path
 
-from kumquat.core.logs.files import Files
+from kumquat.core.logs.disk.files import Files
 from kumquat.core.wheel.schedule_file import ScheduleFile
 from kumquat.core.wheel.schedule_format import (
     HOUR_MS,

@@ -26,9 +26,9 @@ from pathlib import Path
 import trio
 
 from kumquat.core.errors import KumquatError, StartError
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.parked import (
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.parked import (
     CANCELLED,
     DELIVERED,
     MOVE_REMEMBERED,
@@ -36,8 +36,8 @@ from kumquat.core.logs.parked import (
     REMEMBERED,
     CancelItem,
 )
-from kumquat.core.logs.service import MessageService, wall_clock_ms
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.messages.service import MessageService, wall_clock_ms
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.wheel.bodies import LogBodies, read_bodies
 from kumquat.core.wheel.deliverer import Deliverer
 from kumquat.core.wheel.desk import DelayOptions, Desk

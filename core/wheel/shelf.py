@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from kumquat.core.logs.files import Files
+from kumquat.core.logs.disk.files import Files
 from kumquat.core.wheel import manifest as manifests
 from kumquat.core.wheel.fill import ReadFrame, names_of, parked_of, tombstones_of
 from kumquat.core.wheel.manifest_format import Listed, Manifest

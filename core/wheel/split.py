@@ -13,8 +13,9 @@ Rules:
   in the batch, the header, what was found and what is allowed. Nothing is clamped.
 - So does a header whose name begins like these, case aside, and is none of them: it is misspelled, and
   its message would arrive at once. Names of the broker's own (`OURS` in marks.py) pass.
-- A parked record (core/logs/parked.py) has key, value and the headers that stay. The four above are gone,
-  and so are `qmq-due-ms` and `qmq-created-ms`, which delivery sets; a plain record keeps whatever it has.
+- A parked record (core/logs/messages/parked.py) has key, value and the headers that stay. The four
+  above are gone, and so are `qmq-due-ms` and `qmq-created-ms`, which delivery sets; a plain record
+  keeps whatever it has.
 - The plain records stay a batch with the deltas, timestamps, producer and codec that they had. The
   offsets of the others are holes in it.
 - What is stored is bounded by `max.message.bytes` (`most` here): once for the plain batch, compressed as
@@ -39,7 +40,7 @@ import stringzilla
 from crc32c import crc32c
 
 from kumquat.core.errors import InvalidRecord, MessageTooLarge
-from kumquat.core.logs.parked import CRC_BEGINS, RECORD_HEAD_SIZE
+from kumquat.core.logs.messages.parked import CRC_BEGINS, RECORD_HEAD_SIZE
 from kumquat.core.records.batch import (
     CODEC_MASK,
     CRC_FROM,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kumquat.core.logs.format import HEADER_SIZE
-from kumquat.core.logs.parked import RECORD_HEAD, heads_of
+from kumquat.core.logs.messages.format import HEADER_SIZE
+from kumquat.core.logs.messages.parked import RECORD_HEAD, heads_of
 from kumquat.core.wheel.fill import ReadFrame
 from kumquat.core.wheel.schedule_file import ScheduleFile
 from kumquat.core.wheel.schedule_format import (

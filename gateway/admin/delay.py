@@ -26,7 +26,7 @@ from kumquat.gateway.wire.codes import ErrorCode
 from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.wheel.service import Pending, Shown
     from kumquat.gateway.admin.arguments import Arguments
     from kumquat.gateway.broker import Broker

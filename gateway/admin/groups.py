@@ -24,7 +24,7 @@ from kumquat.gateway.admin.http import Answer, HttpError
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.admin.arguments import Arguments
     from kumquat.gateway.broker import Broker
 

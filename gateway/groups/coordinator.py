@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.state import Group, Groups
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.groups.deadlines import Key
     from kumquat.gateway.groups.led_states import Participant
 

@@ -32,7 +32,7 @@ from kumquat.gateway.groups.weight import MAX_CLIENT_ID
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group, Member
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.groups.deadlines import Deadlines
     from kumquat.gateway.groups.division import Divisions
     from kumquat.gateway.groups.ledger import Ledger

@@ -16,7 +16,7 @@ from kumquat.core.delivery import actions
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group, Member
-    from kumquat.core.logs.subject import Subjects
+    from kumquat.core.logs.messages.subject import Subjects
     from kumquat.gateway.groups.ledger import Ledger
 
 logger = logging.getLogger(__name__)

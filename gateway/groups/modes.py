@@ -27,7 +27,7 @@ from kumquat.gateway.groups.sharers import UNNAMED
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group, Progress
-    from kumquat.core.logs.subject import Subjects
+    from kumquat.core.logs.messages.subject import Subjects
     from kumquat.gateway.groups.deadlines import Deadlines
     from kumquat.meta.group_configs import GroupConfig
 

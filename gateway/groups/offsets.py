@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.state import Group, Member, Progress
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.groups.members import Caller, Members
     from kumquat.gateway.groups.roster import Roster
     from kumquat.gateway.wire import OffsetCommitRequest, OffsetCommitRequestPartition

@@ -21,7 +21,7 @@ from kumquat.gateway.groups.pattern_parser import Parser, PatternError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kumquat.core.logs.subject import Subject, Subjects
+    from kumquat.core.logs.messages.subject import Subject, Subjects
 
 MAX_REMEMBERED = 20_000
 """Nodes in all sets that a pattern remembers: some two megabytes."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
 from kumquat.gateway.turns import Turn
 from kumquat.gateway.wire import (

@@ -25,7 +25,7 @@ from kumquat.gateway.wire import (
 )
 
 if TYPE_CHECKING:
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker
     from kumquat.gateway.dispatch import Session
 

@@ -44,7 +44,7 @@ from kumquat.gateway.wire import FetchableTopicResponse, FetchRequest, FetchResp
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.counter import Waiter
     from kumquat.gateway.dispatch import Session
     from kumquat.gateway.wire import AbortedTransaction, FetchPartition, FetchTopic

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.gateway.dispatch import Refused, handles
 from kumquat.gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kumquat.gateway.handlers.lookup import find_subject

@@ -24,7 +24,7 @@ from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker
     from kumquat.gateway.dispatch import Session
 

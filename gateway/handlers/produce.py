@@ -46,8 +46,8 @@ from kumquat.gateway.wire import (
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kumquat.core.logs.subject import Subject
-    from kumquat.core.logs.writer import Appended
+    from kumquat.core.logs.messages.subject import Subject
+    from kumquat.core.logs.messages.writer import Appended
     from kumquat.gateway.dispatch import Answerable, Opening, Session, Staged
     from kumquat.gateway.wire import PartitionProduceData, TopicProduceData
 

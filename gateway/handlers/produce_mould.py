@@ -32,8 +32,8 @@ from kumquat.gateway.wire import (
 from kumquat.gateway.wire.varint import uvarint
 
 if TYPE_CHECKING:
-    from kumquat.core.logs.service import MessageService
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.answers import Buffer, Slot
     from kumquat.gateway.dispatch import Route, Session
 

@@ -7,9 +7,10 @@ the first above it that is not, and what that one called:
     pwritev files.write_file_atomically < manifest.save
 
 A `Trace` counts the calls of all lives of a broker, over kills and restarts. A `Strike` is the one call
-that fails, and how: with an errno, or "short". Short is what the contract in core/logs/files.py allows: a
-write or a reservation stops half-way and raises ENOSPC; a read with `nowait` gives half. A read that may
-wait is short only where the file ends; core/logs/tests/test_short_results.py holds RealFiles to that.
+that fails, and how: with an errno, or "short". Short is what the contract in core/logs/disk/files.py
+allows: a write or a reservation stops half-way and raises ENOSPC; a read with `nowait` gives half. A
+read that may wait is short only where the file ends; core/logs/tests/test_short_results.py holds
+RealFiles to that.
 
 A sync that fails loses what it was to make safe (core/logs/tests/disk.py). A close that fails has closed.
 """
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from kumquat.core.logs.files import Buffer
+    from kumquat.core.logs.disk.files import Buffer
     from kumquat.core.logs.tests.disk import DirNode, Mood
 
 SHORT = "short"

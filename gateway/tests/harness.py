@@ -27,7 +27,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import kumquat.gateway.handlers  # noqa: F401  (registers every API)
 from kumquat.core import pools
-from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.tests.batches import batch
 from kumquat.gateway.acceptor import Acceptor, bind
 from kumquat.gateway.broker import Broker
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from kumquat.core.logs.files import Buffer
+    from kumquat.core.logs.disk.files import Buffer
 
 DEADLINE = 120.0
 

@@ -24,7 +24,7 @@ import trio
 
 import kumquat.gateway.handlers  # noqa: F401  (registers every API)
 from kumquat.core.errors import KumquatError, StartError
-from kumquat.core.logs.action_service import ActionService
+from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.core.wheel.tests.delays import Clock
 from kumquat.gateway.broker import META_FILE, Broker, Endpoint, log_options

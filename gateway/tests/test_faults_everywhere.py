@@ -8,12 +8,13 @@ calls, with each error, and several times in a row.
 
 Where the design asks for less:
 - A failed fdatasync or fsync_dir of a log fences it until a restart: the kernel may have dropped what was
-  to be synced, and no retry can tell (core/logs/files.py). Nothing else may fence a log. After the restart
-  the power is cut, to see that what was acked since does not lie upon what the sync lost.
+  to be synced, and no retry can tell (core/logs/disk/files.py). Nothing else may fence a log. After the
+  restart the power is cut, to see that what was acked since does not lie upon what the sync lost.
 - A start that a fault strikes may be refused with StartError. Whoever started the broker starts it again,
   and it must open then. But an EIO of a read that passes, gone when it is asked again, refuses no start.
-- An EIO that shows three times in a row does not pass (core/logs/unreadable.py): it may refuse a start
-  (core/logs/recovery.py says when), and is no verdict on what lies there. It shows twice here.
+- An EIO that shows three times in a row does not pass (core/logs/disk/unreadable.py): it may refuse a start
+  (core/logs/messages/recovery/opening.py says when), and is no verdict on what lies there. It shows
+  twice here.
 - A message that was handed out and not committed may be handed out again.
 - SQL (meta.db) is not behind the seam, and is not struck.
 """
@@ -27,7 +28,7 @@ from zlib import crc32
 
 import pytest
 
-from kumquat.core.logs.files import Files
+from kumquat.core.logs.disk.files import Files
 from kumquat.gateway.tests.fault_story import tell
 from kumquat.gateway.tests.faulty_files import ERRORS, SHORT, STOPS_SHORT, Strike, Trace
 from kumquat.gateway.tests.lives import use_small_merges

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from kumquat.core.logs.subject import Subject
-    from kumquat.core.logs.writer import Appended
+    from kumquat.core.logs.messages.subject import Subject
+    from kumquat.core.logs.messages.writer import Appended
 
 LATER = b"qmq-delay-ms"
 """A batch with these bytes in it has to be opened."""

@@ -16,7 +16,7 @@ from kumquat.gateway.tests.harness import Served, serve
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kumquat.core.logs.subject import Subject
+    from kumquat.core.logs.messages.subject import Subject
 
 SIZES = [10, 10, 3000, 10, 500, 500, 500, 9000, 10, 20]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaProducer
 
-from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.messages.service import MessageService
 from kumquat.gateway.acceptor import BACKLOG
 from kumquat.gateway.config import BrokerConfig, Listener
 from kumquat.gateway.server import FAILED, run_broker

@@ -11,7 +11,7 @@ import pytest
 
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.state import Groups, Progress
-from kumquat.core.logs.action_recovery import repairs
+from kumquat.core.logs.actions.recovery import repairs
 from kumquat.core.logs.tests.action_driver import ActionScenario
 
 

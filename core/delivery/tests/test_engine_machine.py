@@ -29,7 +29,7 @@ from kumquat.core.delivery import actions, engine, state
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.policy import Policies
 from kumquat.core.delivery.state import JUMP, Group, Groups, Progress, PullLog
-from kumquat.core.logs.action_recovery import repairs
+from kumquat.core.logs.actions.recovery import repairs
 
 SID = 7
 SLOTS = 5

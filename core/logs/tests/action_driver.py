@@ -20,8 +20,8 @@ from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import Group, Groups, PullLog
 from kumquat.core.errors import KumquatError, StorageError
-from kumquat.core.logs.action_recovery import open_action_log, repairs
-from kumquat.core.logs.action_sync import ActionSyncJob
+from kumquat.core.logs.actions.recovery import open_action_log, repairs
+from kumquat.core.logs.actions.sync import ActionSyncJob
 from kumquat.core.logs.tests.power import FakeFiles
 
 DATA = Path("/data")

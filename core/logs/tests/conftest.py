@@ -2,7 +2,7 @@
 
 import pytest
 
-from kumquat.core.logs import unreadable
+from kumquat.core.logs.disk import unreadable
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kumquat.core.errors import CorruptMessage
-from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.logs.tests.batches import body
 from kumquat.core.logs.tests.driver import Driver, errors_told
 from kumquat.core.logs.tests.power import FakeFiles

@@ -13,17 +13,17 @@ from functools import partial
 from pathlib import Path
 
 from kumquat.core.errors import KumquatError
-from kumquat.core.logs.index import IndexDamaged, load_head, write_index
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.reader import Reader
-from kumquat.core.logs.recovery import open_log
-from kumquat.core.logs.retention import Retention, delete_doomed
-from kumquat.core.logs.subject import Subject
-from kumquat.core.logs.sync import SyncJob
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.index import IndexDamaged, load_head, write_index
+from kumquat.core.logs.messages.reader import Reader
+from kumquat.core.logs.messages.recovery.opening import open_log
+from kumquat.core.logs.messages.retention import Retention, delete_doomed
+from kumquat.core.logs.messages.subject import Subject
+from kumquat.core.logs.messages.sync import SyncJob
+from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.logs.tests.batches import batch, body
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.logs.tests.promises import Promises, Told
-from kumquat.core.logs.writer import Appended
 
 DATA = Path("/data")
 OPTIONS = LogOptions(

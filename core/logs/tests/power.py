@@ -29,7 +29,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NoReturn
 
-from kumquat.core.logs.files import Buffer
+from kumquat.core.logs.disk.files import Buffer
 from kumquat.core.logs.tests.disk import PAGE, DirNode, Fate, FileNode, Mood, Node
 
 When = Literal["before", "middle", "after"]

@@ -8,9 +8,9 @@ bytes. What was only tried may be there after a fault or not; what nobody tried 
 
 from dataclasses import dataclass, field
 
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.reader import Reader
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.reader import Reader
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.tests.batches import body
 from kumquat.core.records.batch import read_head
 

@@ -11,11 +11,11 @@ from crc32c import crc32c
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.state import Groups
 from kumquat.core.errors import StartError
-from kumquat.core.logs import action_format
-from kumquat.core.logs.action_format import ACTIONS, SNAPSHOT, SNAPSHOT_END, FrameHeader
-from kumquat.core.logs.action_recovery import open_action_log
-from kumquat.core.logs.action_scan import ActionFrames
-from kumquat.core.logs.action_sync import ActionSegment
+from kumquat.core.logs.actions import format as action_format
+from kumquat.core.logs.actions.format import ACTIONS, SNAPSHOT, SNAPSHOT_END, FrameHeader
+from kumquat.core.logs.actions.recovery import open_action_log
+from kumquat.core.logs.actions.scan import ActionFrames
+from kumquat.core.logs.actions.sync import ActionSegment
 from kumquat.core.logs.tests.action_driver import DATA, FOLDER, TIMED, ActionDriver, Book, told_by
 from kumquat.core.logs.tests.power import Fault
 

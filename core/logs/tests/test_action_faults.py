@@ -11,8 +11,8 @@ from kumquat.core.delivery import actions
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.state import Group, PullLog
 from kumquat.core.errors import KumquatError, StorageError
-from kumquat.core.logs.action_log import ROLL_RETRY_MS
-from kumquat.core.logs.action_recovery import open_action_log
+from kumquat.core.logs.actions.log import ROLL_RETRY_MS
+from kumquat.core.logs.actions.recovery import open_action_log
 from kumquat.core.logs.tests.action_driver import DATA, ActionDriver, shape
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kumquat.core.logs.action_recovery import open_action_log
-from kumquat.core.logs.files import RealFiles
-from kumquat.core.logs.service import wall_clock_ms
+from kumquat.core.logs.actions.recovery import open_action_log
+from kumquat.core.logs.disk.files import RealFiles
+from kumquat.core.logs.messages.service import wall_clock_ms
 
 CHILD = """
 import sys
@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 from kumquat.core.delivery import engine
 from kumquat.core.delivery.ranges import Range
-from kumquat.core.logs.action_service import ActionService
+from kumquat.core.logs.actions.service import ActionService
 
 async def main():
     log = ActionService.open(Path(sys.argv[1]), segment_bytes=5000)

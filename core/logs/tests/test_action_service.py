@@ -15,9 +15,9 @@ from kumquat.core.delivery import actions
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.state import JUMP
 from kumquat.core.errors import StartError, StorageError
-from kumquat.core.logs.action_service import ActionService
+from kumquat.core.logs.actions.service import ActionService
+from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.dump import dump
-from kumquat.core.logs.files import Files
 from kumquat.core.logs.tests.action_driver import DATA, shape
 from kumquat.core.logs.tests.power import FakeFiles, Fault, HeldSync
 

@@ -13,8 +13,8 @@ from kumquat.core.delivery import actions
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.lifetimes import expired
 from kumquat.core.delivery.state import Groups
-from kumquat.core.logs.action_log import ActionLog
-from kumquat.core.logs.action_recovery import open_action_log
+from kumquat.core.logs.actions.log import ActionLog
+from kumquat.core.logs.actions.recovery import open_action_log
 from kumquat.core.logs.tests.power import FakeFiles
 
 DATA = Path("/data")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kumquat.core.logs.format import (
+from kumquat.core.logs.messages.format import (
     HEADER_SIZE,
     KIND_NAMES,
     MESSAGES,

@@ -5,7 +5,7 @@ import ctypes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kumquat.core.logs.buffers import LIMIT, SMALLEST, Buffers, is_free
+from kumquat.core.logs.disk.buffers import LIMIT, SMALLEST, Buffers, is_free
 
 SIZE = 4 * SMALLEST
 

@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from kumquat.core.errors import MustOpen, StorageError
-from kumquat.core.logs.format import CANCEL, DELIVERED, PARKED
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.parked import (
+from kumquat.core.logs.messages.format import CANCEL, DELIVERED, PARKED
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.parked import (
     CANCELLED,
     NO_ORIGIN,
     CancelItem,
@@ -26,9 +26,9 @@ from kumquat.core.logs.parked import (
     pack_schedule_ids,
     schedule_ids_of,
 )
-from kumquat.core.logs.reader import Reader
-from kumquat.core.logs.recovery import open_log
-from kumquat.core.logs.retention import Retention
+from kumquat.core.logs.messages.reader import Reader
+from kumquat.core.logs.messages.recovery.opening import open_log
+from kumquat.core.logs.messages.retention import Retention
 from kumquat.core.logs.tests.batches import batch
 from kumquat.core.logs.tests.driver import DATA, OPTIONS
 from kumquat.core.logs.tests.power import FakeFiles, Fault

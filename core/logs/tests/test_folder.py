@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.files import RealFiles
-from kumquat.core.logs.folder import Folder
+from kumquat.core.logs.disk.files import RealFiles
+from kumquat.core.logs.disk.folder import Folder
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 
 

@@ -10,11 +10,11 @@ import pytest
 import trio
 
 from kumquat.core.errors import OffsetOutOfRange
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.reader import Entries, Place, Reader
-from kumquat.core.logs.service import MessageService
-from kumquat.core.logs.subject import ENTRY, Subject
-from kumquat.core.logs.tail import Batch
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.reader import Entries, Place, Reader
+from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import ENTRY, Subject
+from kumquat.core.logs.messages.tail import Batch
 from kumquat.core.logs.tests.batches import batch, body
 from kumquat.core.logs.tests.driver import Driver
 

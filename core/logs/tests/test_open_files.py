@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kumquat.core.logs.segment import OpenFiles
+from kumquat.core.logs.messages.segment import OpenFiles
 from kumquat.core.logs.tests.power import FakeFiles
 
 

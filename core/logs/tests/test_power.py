@@ -15,7 +15,7 @@ from typing import Literal
 
 import pytest
 
-from kumquat.core.logs.files import Files, RealFiles, write_file_atomically
+from kumquat.core.logs.disk.files import Files, RealFiles, write_file_atomically
 from kumquat.core.logs.tests.disk import PAGE, SECTOR
 from kumquat.core.logs.tests.power import FakeFiles, Fault, HeldSync, PowerCut, When
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from kumquat.core.logs.format import pack_subject_state, parse_subject_state
-from kumquat.core.logs.log import MANY
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.format import pack_subject_state, parse_subject_state
+from kumquat.core.logs.messages.log import MANY
+from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.tests.batches import batch
 from kumquat.core.logs.tests.driver import Driver
 from kumquat.core.logs.tests.power import FakeFiles

@@ -9,11 +9,11 @@ import pytest
 
 from kumquat.core.complaints import INTERVAL_SECONDS, Complaints
 from kumquat.core.errors import CorruptMessage, StorageError, WouldBlock
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.reader import Reader
-from kumquat.core.logs.recovery import open_log
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.reader import Reader
+from kumquat.core.logs.messages.recovery.opening import open_log
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.tests.batches import batch, body
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 

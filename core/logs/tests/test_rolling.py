@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from kumquat.core.logs.log import ROLL_RETRY_MS
+from kumquat.core.logs.messages.log import ROLL_RETRY_MS
 from kumquat.core.logs.tests.driver import Driver
 from kumquat.core.logs.tests.power import Fault
 

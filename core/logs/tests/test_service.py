@@ -10,9 +10,9 @@ import trio
 import trio.testing
 
 from kumquat.core.errors import CorruptMessage, KumquatError, OffsetOutOfRange
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.service import MessageService
-from kumquat.core.logs.subject import Subject, SubjectConfig
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import Subject, SubjectConfig
 from kumquat.core.logs.tests.batches import TIME, batch, body
 from kumquat.core.records import read_head
 

@@ -11,9 +11,9 @@ import trio
 import trio.testing
 
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.service import MessageService
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.tests.batches import batch, body
 from kumquat.core.logs.tests.power import FakeFiles, Fault, HeldSync
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kumquat.core.logs.files import Buffer, RealFiles
+from kumquat.core.logs.disk.files import Buffer, RealFiles
 
 CONTENT = bytes(range(256)) * 9
 

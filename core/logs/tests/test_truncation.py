@@ -9,7 +9,7 @@ import copy
 
 import pytest
 
-from kumquat.core.logs.index import HEAD_SIZE
+from kumquat.core.logs.messages.index import HEAD_SIZE
 from kumquat.core.logs.tests.damage import (
     active,
     assert_goes_on,

@@ -12,10 +12,10 @@ import pytest
 
 from kumquat.core.delivery import actions
 from kumquat.core.errors import CorruptMessage, StartError, StorageError
-from kumquat.core.logs.action_service import ActionService
-from kumquat.core.logs.format import HEADER_SIZE
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.service import MessageService
+from kumquat.core.logs.actions.service import ActionService
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.format import HEADER_SIZE
+from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.tests.action_driver import FOLDER, ActionDriver
 from kumquat.core.logs.tests.driver import DATA, Driver
 from kumquat.core.logs.tests.power import FakeFiles, Fault

@@ -23,11 +23,11 @@ from crc32c import crc32c
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kumquat.core import pools
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.service import MessageService
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import Subject
+from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.logs.tests.power import FakeFiles, HeldSync
-from kumquat.core.logs.writer import Appended
 from kumquat.core.records.batch import CRC_FROM, HEAD, HEAD_SIZE, OVERHEAD, read_head
 from kumquat.core.records.records import Record, records_of
 from kumquat.core.wheel.service import DelayOptions, DelayService, open_with_delay

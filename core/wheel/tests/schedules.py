@@ -9,8 +9,8 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.parked import pack_parked
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel import blocks
 from kumquat.core.wheel.schedule_file import ScheduleFile

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kumquat.core.logs.parked import pack_parked
+from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel import blocks
 from kumquat.core.wheel.manifest_format import Manifest

@@ -6,7 +6,13 @@ import pytest
 import trio
 
 from kumquat.core.errors import InvalidRecord
-from kumquat.core.logs.parked import MOVED, NO_ORIGIN, REMEMBERED, CancelItem, pack_parked
+from kumquat.core.logs.messages.parked import (
+    MOVED,
+    NO_ORIGIN,
+    REMEMBERED,
+    CancelItem,
+    pack_parked,
+)
 from kumquat.core.wheel.service import DelayOptions
 from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kumquat.core.logs.parked import pack_parked
+from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.records.batch import HEAD_SIZE, LOG_APPEND_TIME, check, damage, read_head
 from kumquat.core.records.records import records_of
 from kumquat.core.wheel.delivery import MOST_RECORDS, build_batches

@@ -16,8 +16,8 @@ from random import Random
 import pytest
 
 from kumquat.core.errors import StorageError
-from kumquat.core.logs.format import CANCEL, DELIVERED, HEADER_SIZE, PARKED
-from kumquat.core.logs.parked import (
+from kumquat.core.logs.messages.format import CANCEL, DELIVERED, HEADER_SIZE, PARKED
+from kumquat.core.logs.messages.parked import (
     CANCELLED,
     MOVED,
     NO_ORIGIN,

@@ -3,7 +3,7 @@
 from io import StringIO
 from pathlib import Path
 
-from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.wheel.dump import dump_schedule, is_of_schedule
 from kumquat.core.wheel.manifest import MANIFEST, load, save
 from kumquat.core.wheel.manifest_format import Listed, Manifest

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kumquat.core.logs.files import RealFiles
-from kumquat.core.logs.parked import CANCELLED, MOVED, pack_parked
+from kumquat.core.logs.disk.files import RealFiles
+from kumquat.core.logs.messages.parked import CANCELLED, MOVED, pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.schedule_file import ScheduleFile
 from kumquat.core.wheel.schedule_format import (

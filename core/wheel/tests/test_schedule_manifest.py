@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.files import write_file_atomically
+from kumquat.core.logs.disk.files import write_file_atomically
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.manifest import COPY, MANIFEST, load, open_files, save
 from kumquat.core.wheel.manifest_format import Listed, Manifest, pack

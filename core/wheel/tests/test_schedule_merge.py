@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kumquat.core.logs.files import RealFiles
-from kumquat.core.logs.parked import CANCELLED, DELIVERED, MOVED
+from kumquat.core.logs.disk.files import RealFiles
+from kumquat.core.logs.messages.parked import CANCELLED, DELIVERED, MOVED
 from kumquat.core.wheel import merge as merging
 from kumquat.core.wheel import merge_source
 from kumquat.core.wheel.merge import Weighed, merge, plan_merge

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from kumquat.core.errors import InvalidRecord, StorageError
-from kumquat.core.logs.parked import RECORD_HEAD_SIZE
+from kumquat.core.logs.messages.parked import RECORD_HEAD_SIZE
 from kumquat.core.logs.tests.power import Fault
 from kumquat.core.wheel.tests.delays import (
     HOUR,

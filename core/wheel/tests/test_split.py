@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from kumquat.core.errors import CorruptMessage, InvalidRecord
-from kumquat.core.logs.parked import RECORD_HEAD_SIZE, heads_of, parked_damage
+from kumquat.core.logs.messages.parked import RECORD_HEAD_SIZE, heads_of, parked_damage
 from kumquat.core.records import Record, check, read_head, records_of
 from kumquat.core.records.batch import CODEC_MASK, HEAD, HEAD_SIZE, BatchHead, stamp_append_time
 from kumquat.core.records.compression import inflate

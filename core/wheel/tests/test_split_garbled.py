@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.errors import InvalidRecord, KumquatError
-from kumquat.core.logs.parked import heads_of, parked_damage
+from kumquat.core.logs.messages.parked import heads_of, parked_damage
 from kumquat.core.records import read_head
 from kumquat.core.records.batch import HEAD_SIZE
 from kumquat.core.wheel.split import split

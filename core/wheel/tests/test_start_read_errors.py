@@ -9,8 +9,14 @@ import pytest
 import trio
 
 from kumquat.core.errors import StartError, StorageError
-from kumquat.core.logs import unreadable
-from kumquat.core.logs.format import CANCEL, DELIVERED, PARKED, FrameHeader, parse_header
+from kumquat.core.logs.disk import unreadable
+from kumquat.core.logs.messages.format import (
+    CANCEL,
+    DELIVERED,
+    PARKED,
+    FrameHeader,
+    parse_header,
+)
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,

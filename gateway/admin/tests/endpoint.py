@@ -19,7 +19,7 @@ import h11
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kumquat.core.logs.subject import Subject, SubjectConfig
+from kumquat.core.logs.messages.subject import Subject, SubjectConfig
 from kumquat.core.wheel.service import Cursor, Page, Pending, Shown
 from kumquat.gateway.admin.server import AdminServer, bind_admin
 from kumquat.gateway.options import AdminListener

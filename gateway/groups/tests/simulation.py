@@ -11,7 +11,7 @@ from kumquat.core.delivery import actions, engine
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import JUMP, Groups, split_offset
-from kumquat.core.logs.subject import Subject, SubjectConfig, Subjects
+from kumquat.core.logs.messages.subject import Subject, SubjectConfig, Subjects
 from kumquat.gateway.groups.coordinator import Coordinator
 from kumquat.gateway.groups.members import Limits
 from kumquat.gateway.groups.roster import Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kumquat.core.logs.subject import Subject, SubjectConfig
+from kumquat.core.logs.messages.subject import Subject, SubjectConfig
 from kumquat.gateway.groups import members, weight
 from kumquat.gateway.groups.errors import GroupFull
 from kumquat.gateway.groups.members import Caller

@@ -14,10 +14,10 @@ from pathlib import Path
 from crc32c import crc32c
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.checkpoint import ROW, Row
-from kumquat.core.logs.damage_report import DamageReport
-from kumquat.core.logs.delayed import DelayListener
-from kumquat.core.logs.format import (
+from kumquat.core.logs.disk.damage_report import DamageReport
+from kumquat.core.logs.disk.unreadable import refusal, what_to_do
+from kumquat.core.logs.messages.delayed import DelayListener
+from kumquat.core.logs.messages.format import (
     CANCEL,
     DELAYED,
     EARLIEST_RAISED,
@@ -39,12 +39,12 @@ from kumquat.core.logs.format import (
     parse_segment_start,
     parse_subject_state,
 )
-from kumquat.core.logs.parked import parse_origin
-from kumquat.core.logs.producers import last_of
-from kumquat.core.logs.scan import Frames
-from kumquat.core.logs.segment import Segment
-from kumquat.core.logs.state import LogState
-from kumquat.core.logs.unreadable import refusal, what_to_do
+from kumquat.core.logs.messages.parked import parse_origin
+from kumquat.core.logs.messages.producers import last_of
+from kumquat.core.logs.messages.recovery.checkpoint import ROW, Row
+from kumquat.core.logs.messages.recovery.scan import Frames
+from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.state import LogState
 from kumquat.core.records import damage, read_head
 from kumquat.core.records.batch import CRC_FROM, CURRENT_MAGIC, OVERHEAD
 

@@ -12,7 +12,7 @@ replaced, so that an append that fails is undone by putting the old value back. 
 from __future__ import annotations
 
 from kumquat.core.errors import InvalidProducerEpoch, OutOfOrderSequence
-from kumquat.core.logs.format import ProducerBatch
+from kumquat.core.logs.messages.format import ProducerBatch
 
 REMEMBERED = 5
 _SEQUENCE_MASK = 0x7FFFFFFF

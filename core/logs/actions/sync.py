@@ -10,9 +10,9 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from kumquat.core.logs.action_format import SUFFIX, pack_synced
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.format import segment_name
+from kumquat.core.logs.actions.format import SUFFIX, pack_synced
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.messages.format import segment_name
 
 
 class ActionSegment:

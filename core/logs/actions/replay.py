@@ -32,7 +32,7 @@ from kumquat.core.delivery import actions as kinds
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.state import Groups
 from kumquat.core.errors import StartError
-from kumquat.core.logs.action_format import (
+from kumquat.core.logs.actions.format import (
     ACTIONS,
     HEADER,
     HEADER_SIZE,
@@ -48,11 +48,11 @@ from kumquat.core.logs.action_format import (
     parse_synced,
     payload_damage,
 )
-from kumquat.core.logs.action_scan import ActionFrames
-from kumquat.core.logs.action_sync import ActionSegment
-from kumquat.core.logs.damage_report import MISSING
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.unreadable import read_around
+from kumquat.core.logs.actions.scan import ActionFrames
+from kumquat.core.logs.actions.sync import ActionSegment
+from kumquat.core.logs.disk.damage_report import MISSING
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.unreadable import read_around
 
 log = logging.getLogger("kumquat.actions")
 

@@ -17,11 +17,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.reader import Reader
-from kumquat.core.logs.segment import Segment
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.reader import Reader
+from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.subject import Subject
 
 log = logging.getLogger("kumquat.retention")
 

@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.format import HEADER_SIZE
-from kumquat.core.logs.unreadable import read_around
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.unreadable import read_around
+from kumquat.core.logs.messages.format import HEADER_SIZE
 
 log = logging.getLogger("kumquat.log")
 

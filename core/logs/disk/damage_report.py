@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from kumquat.core.logs.segment import Segment
+from kumquat.core.logs.messages.segment import Segment
 
 log = logging.getLogger("kumquat.log")
 

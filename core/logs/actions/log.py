@@ -9,7 +9,7 @@ unsynced at a time: that is how far pull logs leap after an unclean start, so th
 two messages. Beyond it `append` refuses.
 
 A new segment is begun at once, and its snapshot is written little by little (`snapshot_step`): see
-action_format.py.
+actions/format.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.state import Group, Groups
 from kumquat.core.errors import KumquatError, StorageError
-from kumquat.core.logs.action_format import (
+from kumquat.core.logs.actions.format import (
     ACTIONS,
     SEGMENT_START,
     SNAPSHOT,
@@ -35,8 +35,8 @@ from kumquat.core.logs.action_format import (
     UNNAMED,
     pack_frame,
 )
-from kumquat.core.logs.action_sync import ActionSegment, ActionSyncJob
-from kumquat.core.logs.files import Files
+from kumquat.core.logs.actions.sync import ActionSegment, ActionSyncJob
+from kumquat.core.logs.disk.files import Files
 
 log = logging.getLogger("kumquat.actions")
 

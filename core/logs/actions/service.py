@@ -21,12 +21,12 @@ from kumquat.core.complaints import Complaints
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.state import Groups
 from kumquat.core.errors import KumquatError, StorageError
-from kumquat.core.logs.action_log import SEGMENT_BYTES, ActionLog, Callback
-from kumquat.core.logs.action_recovery import open_action_log
-from kumquat.core.logs.action_sync import ActionSyncJob
-from kumquat.core.logs.files import Files, RealFiles
-from kumquat.core.logs.flusher import Flusher
-from kumquat.core.logs.service import not_opened, wall_clock_ms
+from kumquat.core.logs.actions.log import SEGMENT_BYTES, ActionLog, Callback
+from kumquat.core.logs.actions.recovery import open_action_log
+from kumquat.core.logs.actions.sync import ActionSyncJob
+from kumquat.core.logs.disk.files import Files, RealFiles
+from kumquat.core.logs.disk.flusher import Flusher
+from kumquat.core.logs.messages.service import not_opened, wall_clock_ms
 
 log = logging.getLogger("kumquat.actions")
 

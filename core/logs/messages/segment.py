@@ -16,8 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.format import CHECKPOINT_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, segment_name
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.messages.format import (
+    CHECKPOINT_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    segment_name,
+)
 
 
 class Segment:

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.files import Files, write_file_atomically
-from kumquat.core.logs.unreadable import read_patiently
+from kumquat.core.logs.disk.files import Files, write_file_atomically
+from kumquat.core.logs.disk.unreadable import read_patiently
 
 FORMAT = 1
 

@@ -1,15 +1,15 @@
 """Reading a segment of the action log frame by frame, trusting nothing.
 
 `header_at` gives the header at a position, or in words why there is none; `next_header` finds the first
-valid one behind a bad one (action_format.py says why a search is safe here).
+valid one behind a bad one (actions/format.py says why a search is safe here).
 """
 
 from __future__ import annotations
 
-from kumquat.core.logs.action_format import HEADER_SIZE, MAGIC, FrameHeader, parse_header
-from kumquat.core.logs.action_sync import ActionSegment
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.segment_file import SegmentFile
+from kumquat.core.logs.actions.format import HEADER_SIZE, MAGIC, FrameHeader, parse_header
+from kumquat.core.logs.actions.sync import ActionSegment
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.segment_file import SegmentFile
 
 
 class ActionFrames(SegmentFile):

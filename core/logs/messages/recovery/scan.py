@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.format import HEADER_SIZE, MESSAGES, FrameHeader, parse_header
-from kumquat.core.logs.segment import Segment
-from kumquat.core.logs.segment_file import SegmentFile
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.segment_file import SegmentFile
+from kumquat.core.logs.messages.format import (
+    HEADER_SIZE,
+    MESSAGES,
+    FrameHeader,
+    parse_header,
+)
+from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.records import damage
 
 

@@ -1,7 +1,7 @@
 """A segment's file as recovery sees it: bytes by position, and what of them the disk does not give.
 
 Both logs read their segments through this; what a frame is, they know themselves (scan.py,
-action_scan.py). A window of the file is in memory. With `around`, where the disk cannot read a part of
+actions/scan.py). A window of the file is in memory. With `around`, where the disk cannot read a part of
 it, also when asked again (unreadable.py), that part reads as zeros and is remembered: no frame in it can
 be valid, it is not blank, and it is never written back. Without, that is an OSError.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Self
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.unreadable import Holes, read_around, read_patiently, refusal
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.unreadable import Holes, read_around, read_patiently, refusal
 
 
 class SegmentFile:

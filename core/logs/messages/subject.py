@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from kumquat.core.logs.format import PackedProducers, SubjectState, pack_producer
-from kumquat.core.logs.producers import ProducerState
+from kumquat.core.logs.messages.format import PackedProducers, SubjectState, pack_producer
+from kumquat.core.logs.messages.producers import ProducerState
 
 ENTRY = 4  # numbers per entry
 

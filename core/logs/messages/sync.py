@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from kumquat.core.logs.checkpoint import CheckpointWriter
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.segment import OpenFiles, Segment
-from kumquat.core.logs.subject import Subject
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.messages.recovery.checkpoint import CheckpointWriter
+from kumquat.core.logs.messages.segment import OpenFiles, Segment
+from kumquat.core.logs.messages.subject import Subject
 
 
 class SyncJob:

@@ -11,10 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from kumquat.core.logs.action_format import KIND_NAMES, FrameHeader, parse_actions, payload_damage
-from kumquat.core.logs.action_scan import ActionFrames
-from kumquat.core.logs.action_sync import ActionSegment
-from kumquat.core.logs.files import RealFiles
+from kumquat.core.logs.actions.format import (
+    KIND_NAMES,
+    FrameHeader,
+    parse_actions,
+    payload_damage,
+)
+from kumquat.core.logs.actions.scan import ActionFrames
+from kumquat.core.logs.actions.sync import ActionSegment
+from kumquat.core.logs.disk.files import RealFiles
 
 
 def dump_actions(path: Path, out: TextIO) -> int:

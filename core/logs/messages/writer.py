@@ -24,10 +24,10 @@ from kumquat.core.errors import (
     StorageError,
     WouldBlock,
 )
-from kumquat.core.logs.checkpoint import ROW
-from kumquat.core.logs.delayed import DelayListener
-from kumquat.core.logs.files import Buffer, Files
-from kumquat.core.logs.format import (
+from kumquat.core.logs.disk.files import Buffer, Files
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.delayed import DelayListener
+from kumquat.core.logs.messages.format import (
     CANCEL,
     DELIVERED,
     HEADER_SIZE,
@@ -39,12 +39,18 @@ from kumquat.core.logs.format import (
     pack_header,
     pack_subject_state,
 )
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.parked import NO_ORIGIN, CancelItem, Origin, pack_cancels, pack_origin
-from kumquat.core.logs.producers import ProducerState, check_sequence, last_of
-from kumquat.core.logs.state import LogState
-from kumquat.core.logs.subject import Subject
-from kumquat.core.logs.tail import Batch, Tail, keep
+from kumquat.core.logs.messages.parked import (
+    NO_ORIGIN,
+    CancelItem,
+    Origin,
+    pack_cancels,
+    pack_origin,
+)
+from kumquat.core.logs.messages.producers import ProducerState, check_sequence, last_of
+from kumquat.core.logs.messages.recovery.checkpoint import ROW
+from kumquat.core.logs.messages.state import LogState
+from kumquat.core.logs.messages.subject import Subject
+from kumquat.core.logs.messages.tail import Batch, Tail, keep
 from kumquat.core.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.files import Files
+from kumquat.core.logs.disk.files import Files
 
 PAGE = 4096
 _DAMAGE = frozenset({errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO})

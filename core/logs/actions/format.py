@@ -42,7 +42,7 @@ are ASCII and the magic begins with a byte that is not, so no payload can forge 
 The file `synced`: magic "KQS1" 4, zero 4, synced end 8, CRC-32C of the 16 bytes before 4. It is written
 after each sync and never synced itself: it tells only of what was on disk already, and may be lost.
 
-To change the format: raise VERSION, keep reading the old one in `action_recovery.py`, say what changed.
+To change the format: raise VERSION, keep reading the old one in `actions/recovery.py`, say what changed.
 """
 
 from __future__ import annotations

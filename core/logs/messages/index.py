@@ -27,10 +27,10 @@ from typing import NamedTuple, TypeVar
 from crc32c import crc32c
 
 from kumquat.core.errors import StorageError, WouldBlock
-from kumquat.core.logs.files import Files, write_file_atomically
-from kumquat.core.logs.segment import OpenFiles, Segment
-from kumquat.core.logs.subject import ENTRY
-from kumquat.core.logs.unreadable import is_damage, read_patiently
+from kumquat.core.logs.disk.files import Files, write_file_atomically
+from kumquat.core.logs.disk.unreadable import is_damage, read_patiently
+from kumquat.core.logs.messages.segment import OpenFiles, Segment
+from kumquat.core.logs.messages.subject import ENTRY
 
 _MAGIC = int.from_bytes(b"KUMQIDX1", "little")
 _HEAD_NUMBERS = 8

@@ -10,10 +10,10 @@ from array import array
 from bisect import bisect_right
 from pathlib import Path
 
-from kumquat.core.logs.format import ProducerBatch, SubjectState
-from kumquat.core.logs.producers import ProducerState, after
-from kumquat.core.logs.segment import Segment
-from kumquat.core.logs.subject import ENTRY, Subject, SubjectConfig, Subjects
+from kumquat.core.logs.messages.format import ProducerBatch, SubjectState
+from kumquat.core.logs.messages.producers import ProducerState, after
+from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.subject import ENTRY, Subject, SubjectConfig, Subjects
 
 LOST = 0
 """The batch length of an entry that stands for sequences whose batch is gone or unreadable."""

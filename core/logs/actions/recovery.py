@@ -1,6 +1,6 @@
 """Opening the action log: where to begin, and what to put right before it is used.
 
-Replay (action_replay.py) begins at the newest segment, if its snapshot is complete and whole, else at the
+Replay (actions/replay.py) begins at the newest segment, if its snapshot is complete and whole, else at the
 one before.
 
 Before the log is used, what was replayed is synced, and the start is written down and synced too: every
@@ -20,11 +20,11 @@ from kumquat.core.delivery import actions as kinds
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.state import Groups
-from kumquat.core.logs.action_format import SUFFIX
-from kumquat.core.logs.action_log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog
-from kumquat.core.logs.action_replay import Replay
-from kumquat.core.logs.action_sync import ActionSegment
-from kumquat.core.logs.files import Files
+from kumquat.core.logs.actions.format import SUFFIX
+from kumquat.core.logs.actions.log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog
+from kumquat.core.logs.actions.replay import Replay
+from kumquat.core.logs.actions.sync import ActionSegment
+from kumquat.core.logs.disk.files import Files
 
 log = logging.getLogger("kumquat.actions")
 

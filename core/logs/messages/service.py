@@ -20,21 +20,21 @@ import trio
 from kumquat.core.complaints import Complaints
 from kumquat.core.errors import KumquatError, StartError, StorageError, WouldBlock
 from kumquat.core.inflation import Inflation
-from kumquat.core.logs.delayed import DelayListener
-from kumquat.core.logs.files import Files, RealFiles
-from kumquat.core.logs.flusher import Flusher
-from kumquat.core.logs.folder import Folder
-from kumquat.core.logs.index import IndexDamaged, load_head, write_index
-from kumquat.core.logs.log import Callback, MessageLog
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.reader import Reader
-from kumquat.core.logs.recovery import open_log
-from kumquat.core.logs.retention import Retention, delete_doomed
-from kumquat.core.logs.segment import Segment
-from kumquat.core.logs.subject import Subject, Subjects
-from kumquat.core.logs.sync import SyncJob
-from kumquat.core.logs.tail import Batch
-from kumquat.core.logs.unreadable import advice
+from kumquat.core.logs.disk.files import Files, RealFiles
+from kumquat.core.logs.disk.flusher import Flusher
+from kumquat.core.logs.disk.folder import Folder
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.disk.unreadable import advice
+from kumquat.core.logs.messages.delayed import DelayListener
+from kumquat.core.logs.messages.index import IndexDamaged, load_head, write_index
+from kumquat.core.logs.messages.log import Callback, MessageLog
+from kumquat.core.logs.messages.reader import Reader
+from kumquat.core.logs.messages.recovery.opening import open_log
+from kumquat.core.logs.messages.retention import Retention, delete_doomed
+from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.subject import Subject, Subjects
+from kumquat.core.logs.messages.sync import SyncJob
+from kumquat.core.logs.messages.tail import Batch
 from kumquat.core.pools import READ, SEARCH, in_thread
 
 log = logging.getLogger("kumquat.log")

@@ -55,20 +55,26 @@ from contextlib import suppress
 from pathlib import Path
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs import checkpoint as checkpoints
-from kumquat.core.logs.checkpoint import Checkpoint, CheckpointWriter, Row
-from kumquat.core.logs.delayed import DelayListener
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.format import HEADER_SIZE, JOINED, LOG_SUFFIX, PREAMBLE_END, FrameHeader
-from kumquat.core.logs.index import IndexDamaged, load_head, write_index
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.replay import PreambleDamaged, Replay, row_of
-from kumquat.core.logs.scan import Frames, frame_damage, payload_damage
-from kumquat.core.logs.segment import OpenFiles, Segment
-from kumquat.core.logs.state import LogState
-from kumquat.core.logs.subject import SubjectConfig
-from kumquat.core.logs.unreadable import what_to_do
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.disk.unreadable import what_to_do
+from kumquat.core.logs.messages.delayed import DelayListener
+from kumquat.core.logs.messages.format import (
+    HEADER_SIZE,
+    JOINED,
+    LOG_SUFFIX,
+    PREAMBLE_END,
+    FrameHeader,
+)
+from kumquat.core.logs.messages.index import IndexDamaged, load_head, write_index
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.recovery import checkpoint as checkpoints
+from kumquat.core.logs.messages.recovery.checkpoint import Checkpoint, CheckpointWriter, Row
+from kumquat.core.logs.messages.recovery.replay import PreambleDamaged, Replay, row_of
+from kumquat.core.logs.messages.recovery.scan import Frames, frame_damage, payload_damage
+from kumquat.core.logs.messages.segment import OpenFiles, Segment
+from kumquat.core.logs.messages.state import LogState
+from kumquat.core.logs.messages.subject import SubjectConfig
 
 log = logging.getLogger("kumquat.log")
 

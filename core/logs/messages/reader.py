@@ -31,16 +31,16 @@ from kumquat.core.errors import (
     StorageError,
     WouldBlock,
 )
-from kumquat.core.logs.buffers import Buffers
-from kumquat.core.logs.format import HEADER_SIZE
-from kumquat.core.logs.index import IndexDamaged, Indexes, Row, Rows
-from kumquat.core.logs.log import MessageLog
-from kumquat.core.logs.recovery import rebuild_index
-from kumquat.core.logs.segment import Segment
-from kumquat.core.logs.state import LOST
-from kumquat.core.logs.subject import ENTRY, Subject
-from kumquat.core.logs.tail import Batch
-from kumquat.core.logs.unreadable import is_damage
+from kumquat.core.logs.disk.buffers import Buffers
+from kumquat.core.logs.disk.unreadable import is_damage
+from kumquat.core.logs.messages.format import HEADER_SIZE
+from kumquat.core.logs.messages.index import IndexDamaged, Indexes, Row, Rows
+from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.recovery.opening import rebuild_index
+from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.state import LOST
+from kumquat.core.logs.messages.subject import ENTRY, Subject
+from kumquat.core.logs.messages.tail import Batch
 from kumquat.core.records import Record, damage, records_of
 
 log = logging.getLogger("kumquat.log")

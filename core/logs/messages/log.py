@@ -32,10 +32,10 @@ from contextlib import suppress
 from crc32c import crc32c
 
 from kumquat.core.errors import KumquatError, StorageError
-from kumquat.core.logs.checkpoint import ROW, CheckpointWriter
-from kumquat.core.logs.delayed import DelayListener
-from kumquat.core.logs.files import Files
-from kumquat.core.logs.format import (
+from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.delayed import DelayListener
+from kumquat.core.logs.messages.format import (
     EARLIEST_RAISED,
     HEADER_SIZE,
     PREAMBLE_END,
@@ -48,12 +48,12 @@ from kumquat.core.logs.format import (
     pack_segment_start,
     pack_subject_state,
 )
-from kumquat.core.logs.options import LogOptions
-from kumquat.core.logs.segment import OpenFiles, Segment
-from kumquat.core.logs.state import LogState
-from kumquat.core.logs.subject import Subject
-from kumquat.core.logs.sync import SyncJob
-from kumquat.core.logs.writer import Writer
+from kumquat.core.logs.messages.recovery.checkpoint import ROW, CheckpointWriter
+from kumquat.core.logs.messages.segment import OpenFiles, Segment
+from kumquat.core.logs.messages.state import LogState
+from kumquat.core.logs.messages.subject import Subject
+from kumquat.core.logs.messages.sync import SyncJob
+from kumquat.core.logs.messages.writer import Writer
 
 log = logging.getLogger("kumquat.log")
 

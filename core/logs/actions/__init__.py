@@ -1,0 +1,1 @@
+"""The action log: what groups, members and consumers did. Progress is replayed from it."""

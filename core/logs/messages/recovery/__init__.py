@@ -1,0 +1,1 @@
+"""Opening the message log: replay, checkpoints, and telling a torn end from corruption."""
