@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from kumquat.core.wheel.lateness import Histogram
+from kumquat.core.wheel.schedule.lateness import Histogram
 from kumquat.gateway.dispatch import dispatch
 
 if TYPE_CHECKING:

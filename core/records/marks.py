@@ -2,9 +2,9 @@
 
 Every header that asks something of the broker begins with `qmq-`. People also write `QMQ-Delay-Ms` or
 `qmq-delay`, and such a message must not be delivered at once in silence; so any name that begins so, case
-aside, has the batch opened (core/wheel/split.py), where it is obeyed or refused. Names in OURS are the
-broker's own, on records that it delivered and somebody copied: they ask for nothing, and a batch in which
-there are only those stays closed.
+aside, has the batch opened (core/wheel/intake/split.py), where it is obeyed or refused. Names in OURS
+are the broker's own, on records that it delivered and somebody copied: they ask for nothing, and a
+batch in which there are only those stays closed.
 
 What this costs is on the path of every batch. A batch that ends with a zero ends with a record without
 headers: it is searched for the small letters alone, at the speed of memory. Only where the last record has

@@ -3,10 +3,10 @@
 It decides nothing. It puts the parts together and runs their tasks:
 
     schedule.py    what is known; changes only in `apply`, which the message log calls
-    desk.py        takes batches in; cancels and moves
+    intake/intake.py        takes batches in; cancels and moves
     deliverer.py   writes what is due into its subject
     loader.py      keeps the wheel loaded and the schedule files filled and merged
-    inquiry.py     counts and lists what is pending
+    wheel/queries.py     counts and lists what is pending
 
 It lives inside the broker and shares its message log; all else is behind this file, so that it can become
 a process of its own.
@@ -38,18 +38,18 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.logs.messages.service import MessageService, wall_clock_ms
 from kumquat.core.logs.messages.subject import Subject
-from kumquat.core.wheel.bodies import LogBodies, read_bodies
-from kumquat.core.wheel.deliverer import Deliverer
-from kumquat.core.wheel.desk import DelayOptions, Desk
-from kumquat.core.wheel.finder import Finder
-from kumquat.core.wheel.inquiry import Cursor, Inquiry, Page, Pending, parse
-from kumquat.core.wheel.lateness import Lateness
-from kumquat.core.wheel.loader import Loader
-from kumquat.core.wheel.outcomes import Moment
-from kumquat.core.wheel.refill import refill
-from kumquat.core.wheel.schedule import Schedule
-from kumquat.core.wheel.shelf import Shelf
-from kumquat.core.wheel.split import encode_id
+from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.finder import Finder
+from kumquat.core.wheel.files.refill import refill
+from kumquat.core.wheel.intake.intake import DelayOptions, Desk
+from kumquat.core.wheel.intake.outcomes import Moment
+from kumquat.core.wheel.intake.split import encode_id
+from kumquat.core.wheel.queries import Cursor, Inquiry, Page, Pending, parse
+from kumquat.core.wheel.schedule.bodies import LogBodies, read_bodies
+from kumquat.core.wheel.schedule.deliverer import Deliverer
+from kumquat.core.wheel.schedule.lateness import Lateness
+from kumquat.core.wheel.schedule.loader import Loader
+from kumquat.core.wheel.schedule.schedule import Schedule
 
 __all__ = [
     "Cursor",

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel import blocks
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files import blocks
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import (
     ENTRY,
     HOUR_MS,
     MESSAGE,
@@ -23,7 +23,7 @@ from kumquat.core.wheel.schedule_format import (
     Parked,
     Tombstone,
 )
-from kumquat.core.wheel.schedule_writer import write_schedule_file
+from kumquat.core.wheel.files.writer import write_schedule_file
 
 DATA = Path("/data")
 FOLDER = DATA / "schedule"

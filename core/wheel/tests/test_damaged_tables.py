@@ -8,10 +8,10 @@ import trio
 
 from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel import blocks
-from kumquat.core.wheel.manifest_format import Manifest
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files import blocks
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.format import (
     ENTRY,
     ENTRY_SIZE,
     MESSAGE,
@@ -19,8 +19,8 @@ from kumquat.core.wheel.schedule_format import (
     Parked,
     ScheduleDamaged,
 )
-from kumquat.core.wheel.schedule_writer import write_schedule_file
-from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.files.manifest_format import Manifest
+from kumquat.core.wheel.files.writer import write_schedule_file
 from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
 from kumquat.core.wheel.tests.schedules import EVER, NOON, Fill, fake_files, parked, small_blocks
 

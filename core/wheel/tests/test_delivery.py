@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.records.batch import HEAD_SIZE, LOG_APPEND_TIME, check, damage, read_head
 from kumquat.core.records.records import records_of
-from kumquat.core.wheel.delivery import MOST_RECORDS, build_batches
+from kumquat.core.wheel.schedule.batch_builder import MOST_RECORDS, build_batches
 
 NOW = 1_700_000_000_000
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kumquat.core.wheel.durations import read_duration, read_instant, read_units
+from kumquat.core.wheel.intake.durations import read_duration, read_instant, read_units
 
 UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 

@@ -5,7 +5,9 @@ from random import Random
 import pytest
 import trio
 
-from kumquat.core.wheel import inquiry, loader, merge
+from kumquat.core.wheel import queries as inquiry
+from kumquat.core.wheel.files import merge
+from kumquat.core.wheel.schedule import loader
 from kumquat.core.wheel.service import Cursor
 from kumquat.core.wheel.tests.delays import HOUR, START, Broker, Disk, at, cancel, run, running
 

@@ -5,7 +5,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kumquat.core.wheel.lateness import Histogram
+from kumquat.core.wheel.schedule.lateness import Histogram
 
 VALUES = st.one_of(st.integers(-5, 2_000), st.integers(0, 1 << 40))
 

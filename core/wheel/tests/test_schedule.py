@@ -29,11 +29,11 @@ from kumquat.core.logs.messages.parked import (
     pack_parked,
     pack_schedule_ids,
 )
-from kumquat.core.wheel.fill import names_of, parked_of
-from kumquat.core.wheel.schedule import Schedule
-from kumquat.core.wheel.schedule_format import ENTRY, NAMED, Parked, Tombstone
-from kumquat.core.wheel.schedule_parts import Fill, Remembered, Unfiled
-from kumquat.core.wheel.wheel import Slot
+from kumquat.core.wheel.files.fill import names_of, parked_of
+from kumquat.core.wheel.files.format import ENTRY, NAMED, Parked, Tombstone
+from kumquat.core.wheel.schedule.parts import Fill, Remembered, Unfiled
+from kumquat.core.wheel.schedule.schedule import Schedule
+from kumquat.core.wheel.schedule.wheel import Slot
 
 SUBJECTS = (1, 2)
 OVER = 3  # DELIVERED, as the outcome of a cancel

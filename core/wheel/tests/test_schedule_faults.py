@@ -13,11 +13,9 @@ import pytest
 
 from kumquat.core.errors import StartError
 from kumquat.core.logs.tests.power import FakeFiles, Fault
-from kumquat.core.wheel.manifest import COPY, MANIFEST, load, open_files, save
-from kumquat.core.wheel.manifest_format import Listed, Manifest, pack
-from kumquat.core.wheel.merge import merge
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.format import (
     ENTRY,
     HOUR_MS,
     LENGTH,
@@ -28,8 +26,10 @@ from kumquat.core.wheel.schedule_format import (
     ScheduleDamaged,
     Tombstone,
 )
-from kumquat.core.wheel.schedule_parts import Remembered
-from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.files.manifest import COPY, MANIFEST, load, open_files, save
+from kumquat.core.wheel.files.manifest_format import Listed, Manifest, pack
+from kumquat.core.wheel.files.merge import merge
+from kumquat.core.wheel.schedule.parts import Remembered
 from kumquat.core.wheel.tests.schedules import (
     DATA,
     EVER,

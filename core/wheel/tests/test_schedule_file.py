@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.parked import CANCELLED, MOVED, pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import (
     ENTRY,
     HOUR_MS,
     MESSAGE,
@@ -145,9 +145,9 @@ def test_records_read_together_are_those_read_singly(fill: Fill, order: Random) 
 
 def test_ids_with_one_hash_are_not_taken_for_each_other() -> None:
     with (
-        patch("kumquat.core.wheel.schedule_file.name_hash", same_hash),
-        patch("kumquat.core.wheel.schedule_output.name_hash", same_hash),
-        patch("kumquat.core.wheel.schedule_writer.name_hash", same_hash),
+        patch("kumquat.core.wheel.files.file.name_hash", same_hash),
+        patch("kumquat.core.wheel.files.output.name_hash", same_hash),
+        patch("kumquat.core.wheel.files.writer.name_hash", same_hash),
     ):
         names = [Name(1, b"%d" % i, i, NOON + i, PENDING) for i in range(20)]
         file = Fill((0, 100), names=names).write(fake_files())

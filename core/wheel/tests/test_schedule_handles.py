@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kumquat.core.logs.tests.power import FakeFiles, Fault
-from kumquat.core.wheel.merge import merge
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.merge import merge
 from kumquat.core.wheel.tests.schedules import DATA, FOLDER, NOON, Fill, messages_of, parked
 
 
@@ -72,7 +72,7 @@ def test_a_file_that_could_not_be_closed_is_not_left_half_written() -> None:
 def test_what_a_merge_wrote_beside_its_file_is_removed_though_a_close_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kumquat.core.wheel.merge.HELD", 1)
+    monkeypatch.setattr("kumquat.core.wheel.files.merge.HELD", 1)
     files = Unwell()
     inputs = [FILL.write(files), Fill((100, 200), [parked(NOON, 101)]).write(files)]
     whole = sorted(files.listdir(FOLDER))

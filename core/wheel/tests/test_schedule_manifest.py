@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import write_file_atomically
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel.manifest import COPY, MANIFEST, load, open_files, save
-from kumquat.core.wheel.manifest_format import Listed, Manifest, pack
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import FOOTER
-from kumquat.core.wheel.schedule_parts import Remembered
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import FOOTER
+from kumquat.core.wheel.files.manifest import COPY, MANIFEST, load, open_files, save
+from kumquat.core.wheel.files.manifest_format import Listed, Manifest, pack
+from kumquat.core.wheel.schedule.parts import Remembered
 from kumquat.core.wheel.tests.schedules import (
     DATA,
     FOLDER,

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.parked import CANCELLED, DELIVERED, MOVED
-from kumquat.core.wheel import merge as merging
-from kumquat.core.wheel import merge_source
-from kumquat.core.wheel.merge import Weighed, merge, plan_merge
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files import merge as merging
+from kumquat.core.wheel.files import merge_source
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import (
     HOUR_MS,
     MESSAGE,
     PENDING,
@@ -28,6 +27,7 @@ from kumquat.core.wheel.schedule_format import (
     Tombstone,
     hour_of,
 )
+from kumquat.core.wheel.files.merge import Weighed, merge, plan_merge
 from kumquat.core.wheel.tests.schedules import (
     EVER,
     FOLDER,

@@ -17,7 +17,8 @@ import pytest
 import trio
 
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel import loader, merge
+from kumquat.core.wheel.files import merge
+from kumquat.core.wheel.schedule import loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,

@@ -10,9 +10,9 @@ import trio
 
 from kumquat.core.errors import StartError
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel import refill
-from kumquat.core.wheel.manifest import COPY, MANIFEST
-from kumquat.core.wheel.rebuild import rebuild
+from kumquat.core.wheel.files import refill
+from kumquat.core.wheel.files.manifest import COPY, MANIFEST
+from kumquat.core.wheel.files.rebuild import rebuild
 from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, later, run, running
 from kumquat.core.wheel.tests.schedules import FOLDER, NOON, Fill, fake_files, parked
 from kumquat.core.wheel.tests.test_refill import schedule_files

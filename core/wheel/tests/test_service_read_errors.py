@@ -13,8 +13,8 @@ import trio
 
 from kumquat.core.errors import StorageError
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel import merge
-from kumquat.core.wheel.schedule import Schedule
+from kumquat.core.wheel.files import merge
+from kumquat.core.wheel.schedule.schedule import Schedule
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,

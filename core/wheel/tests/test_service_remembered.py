@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from kumquat.core.errors import InvalidRecord
-from kumquat.core.wheel import schedule
-from kumquat.core.wheel.manifest import load
+from kumquat.core.wheel.files.manifest import load
+from kumquat.core.wheel.schedule import schedule
 from kumquat.core.wheel.service import DelayOptions
 from kumquat.core.wheel.tests.delays import (
     HOUR,

@@ -16,7 +16,7 @@ from kumquat.core.records.batch import CODEC_MASK, HEAD, HEAD_SIZE, BatchHead, s
 from kumquat.core.records.compression import inflate
 from kumquat.core.records.marks import may_ask, survey
 from kumquat.core.records.tests.test_batch import resummed
-from kumquat.core.wheel.split import Cancel, Split, split
+from kumquat.core.wheel.intake.split import Cancel, Split, split
 
 NOW = 1_800_000_000_000
 YEAR = 365 * 86_400_000

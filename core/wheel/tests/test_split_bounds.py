@@ -8,7 +8,7 @@ from kumquat.core.errors import InvalidRecord, MessageTooLarge
 from kumquat.core.records import check
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE
 from kumquat.core.records.compression import inflate
-from kumquat.core.wheel.split import Split, split
+from kumquat.core.wheel.intake.split import Split, split
 from kumquat.core.wheel.tests.test_split import (
     NOW,
     YEAR,

@@ -11,7 +11,7 @@ from kumquat.core.errors import InvalidRecord, KumquatError
 from kumquat.core.logs.messages.parked import heads_of, parked_damage
 from kumquat.core.records import read_head
 from kumquat.core.records.batch import HEAD_SIZE
-from kumquat.core.wheel.split import split
+from kumquat.core.wheel.intake.split import split
 from kumquat.core.wheel.tests.test_split import LIMIT, NOW, YEAR, Sent, batch_of
 
 

@@ -11,9 +11,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kumquat.core.wheel import wheel as wheel_module
-from kumquat.core.wheel.schedule_format import ENTRY, NAMED
-from kumquat.core.wheel.wheel import LOG, Slot, Wheel
+from kumquat.core.wheel.files.format import ENTRY, NAMED
+from kumquat.core.wheel.schedule import wheel as wheel_module
+from kumquat.core.wheel.schedule.wheel import LOG, Slot, Wheel
 
 BASE = 1_700_000_000_000
 

@@ -15,10 +15,9 @@ from typing import TextIO
 from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED
-from kumquat.core.wheel import manifest
-from kumquat.core.wheel.manifest_format import parse
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files import manifest
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import (
     ENTRY,
     HOUR_MS,
     KIND_NAMES,
@@ -30,6 +29,7 @@ from kumquat.core.wheel.schedule_format import (
     Row,
     ScheduleDamaged,
 )
+from kumquat.core.wheel.files.manifest_format import parse
 
 _STATUS = {
     PENDING: "pending",

@@ -42,7 +42,7 @@ name of a message that was moved to an earlier time is to be kept until its old 
 Times are ms since the epoch, from 0 on; an hour fits 4 bytes.
 
 Version 1 had no REFILED. To change the format: raise VERSION, keep reading the old one in
-`schedule_file.py`, say here what changed.
+`files/file.py`, say here what changed.
 """
 
 from __future__ import annotations

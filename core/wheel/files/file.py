@@ -1,6 +1,6 @@
 """A schedule file, open to be read: rows by hour, entries by due time, counts, records, names.
 
-The format is in schedule_format.py, the writer in schedule_writer.py. Opening checks the footer, the
+The format is in files/format.py, the writer in files/writer.py. Opening checks the footer, the
 fences, the rows and the ledger, all that is needed to know what is in it; the rest is checked when it is
 read. What does not match its checksum is never given: ScheduleDamaged says what and where.
 
@@ -19,8 +19,8 @@ from crc32c import crc32c
 
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import parked_damage
-from kumquat.core.wheel.blocks import Section, Source, fence_count
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files.blocks import Section, Source, fence_count
+from kumquat.core.wheel.files.format import (
     DUE,
     ENTRY_SIZE,
     FENCE,

@@ -1,4 +1,4 @@
-"""A schedule file that is being written, piece by piece: by schedule_writer.py and by merge.py.
+"""A schedule file that is being written, piece by piece: by files/writer.py and by merge.py.
 
 It is written under a temporary name, synced once and renamed into place. Records go straight into the
 file. The sections behind them are collected meanwhile in *spools*: in memory, and beyond a limit in
@@ -25,9 +25,9 @@ from crc32c import crc32c
 
 from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.messages.parked import RECORD_HEAD_SIZE
-from kumquat.core.wheel.blocks import SectionWriter
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files.blocks import SectionWriter
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import (
     ENTRY,
     ENTRY_SIZE,
     LEDGER,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kumquat.core.complaints import Complaints
-from kumquat.core.wheel.wheel import Slot
+from kumquat.core.wheel.schedule.wheel import Slot
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0

@@ -23,15 +23,15 @@ from collections.abc import Callable
 from kumquat.core.logs.messages.format import CANCEL, DELIVERED, PARKED
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.parked import schedule_ids_of
-from kumquat.core.wheel.bodies import LogBodies
-from kumquat.core.wheel.fill import names_of, parked_of, tombstones_of
-from kumquat.core.wheel.frames import delayed_frames, withdrawn_ids
-from kumquat.core.wheel.manifest import Lost
-from kumquat.core.wheel.rebuild import find_done
-from kumquat.core.wheel.schedule import Schedule
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_writer import write_schedule_file
-from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.fill import names_of, parked_of, tombstones_of
+from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
+from kumquat.core.wheel.files.manifest import Lost
+from kumquat.core.wheel.files.rebuild import find_done
+from kumquat.core.wheel.files.writer import write_schedule_file
+from kumquat.core.wheel.schedule.bodies import LogBodies
+from kumquat.core.wheel.schedule.schedule import Schedule
 
 log = logging.getLogger("kumquat.delay")
 

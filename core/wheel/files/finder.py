@@ -20,9 +20,9 @@ from kumquat.core.logs.messages.parked import (
     delay_id_of,
     heads_of,
 )
-from kumquat.core.wheel.bodies import LogBodies
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.format import (
     ENTRY,
     ENTRY_SIZE,
     LENGTH,
@@ -30,8 +30,8 @@ from kumquat.core.wheel.schedule_format import (
     ScheduleClosed,
     hour_of,
 )
-from kumquat.core.wheel.schedule_parts import Named
-from kumquat.core.wheel.shelf import Shelf
+from kumquat.core.wheel.schedule.bodies import LogBodies
+from kumquat.core.wheel.schedule.parts import Named
 
 
 class Scheduled(NamedTuple):

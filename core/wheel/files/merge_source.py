@@ -10,8 +10,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import ENTRY, ENTRY_SIZE, LENGTH, MESSAGE, TOMBSTONE, Row
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import (
+    ENTRY,
+    ENTRY_SIZE,
+    LENGTH,
+    MESSAGE,
+    TOMBSTONE,
+    Row,
+)
 
 _ENTRIES = 2048
 _BYTES = 256 << 10

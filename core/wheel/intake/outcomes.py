@@ -30,10 +30,10 @@ from kumquat.core.logs.messages.parked import (
     CancelItem,
     pack_parked,
 )
-from kumquat.core.wheel.schedule import Schedule
-from kumquat.core.wheel.schedule_format import LATEST_DUE, PENDING
-from kumquat.core.wheel.schedule_parts import Named, NameKey, Remembered
-from kumquat.core.wheel.split import Cancel, Split
+from kumquat.core.wheel.files.format import LATEST_DUE, PENDING
+from kumquat.core.wheel.intake.split import Cancel, Split
+from kumquat.core.wheel.schedule.parts import Named, NameKey, Remembered
+from kumquat.core.wheel.schedule.schedule import Schedule
 
 WAITING = (PENDING, MOVED)
 """The states of a name whose message has yet to be delivered, unless that has happened since."""

@@ -28,13 +28,26 @@ from kumquat.core.complaints import Complaints
 from kumquat.core.errors import KumquatError
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.pools import FILL, in_thread
-from kumquat.core.wheel.bodies import LogBodies
-from kumquat.core.wheel.schedule import Schedule
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import ENTRY_SIZE, HOUR_MS, MESSAGE, Row, ScheduleDamaged
-from kumquat.core.wheel.schedule_parts import FRAME, Unfiled
-from kumquat.core.wheel.shelf import Shelf
-from kumquat.core.wheel.window import ADMIT, Loaded, Trouble, Window, read_frames, read_window
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.format import (
+    ENTRY_SIZE,
+    HOUR_MS,
+    MESSAGE,
+    Row,
+    ScheduleDamaged,
+)
+from kumquat.core.wheel.schedule.bodies import LogBodies
+from kumquat.core.wheel.schedule.parts import FRAME, Unfiled
+from kumquat.core.wheel.schedule.schedule import Schedule
+from kumquat.core.wheel.schedule.window import (
+    ADMIT,
+    Loaded,
+    Trouble,
+    Window,
+    read_frames,
+    read_window,
+)
 
 log = logging.getLogger("kumquat.delay")
 

@@ -27,10 +27,10 @@ from typing import NamedTuple, TypeVar
 
 from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import Files, write_file_atomically
-from kumquat.core.wheel.manifest_format import Listed, Manifest, pack, parse
-from kumquat.core.wheel.rebuild import rebuild
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import SUFFIX, TEMPORARY, ScheduleDamaged
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import SUFFIX, TEMPORARY, ScheduleDamaged
+from kumquat.core.wheel.files.manifest_format import Listed, Manifest, pack, parse
+from kumquat.core.wheel.files.rebuild import rebuild
 
 log = logging.getLogger("kumquat.schedule")
 T = TypeVar("T")

@@ -52,8 +52,8 @@ from kumquat.core.records.batch import (
 from kumquat.core.records.compression import compressed
 from kumquat.core.records.marks import OURS, PREFIX
 from kumquat.core.records.records import varint
-from kumquat.core.wheel.durations import FORMS, read_duration, read_instant
-from kumquat.core.wheel.schedule_format import LONGEST_ID
+from kumquat.core.wheel.files.format import LONGEST_ID
+from kumquat.core.wheel.intake.durations import FORMS, read_duration, read_instant
 
 DELAY: Final = b"qmq-delay-ms"
 DELIVER_AT: Final = b"qmq-deliver-at"

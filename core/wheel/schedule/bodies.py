@@ -28,9 +28,9 @@ from kumquat.core.logs.messages.parked import (
     parked_damage,
 )
 from kumquat.core.logs.messages.segment import Segment
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import ScheduleClosed, ScheduleDamaged
-from kumquat.core.wheel.wheel import LOG, Slot
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import ScheduleClosed, ScheduleDamaged
+from kumquat.core.wheel.schedule.wheel import LOG, Slot
 
 log = logging.getLogger("kumquat.delay")
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from kumquat.core.logs.disk.files import Files
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import (
     HOUR_MS,
     MESSAGE,
     TOMBSTONE,
@@ -25,7 +25,7 @@ from kumquat.core.wheel.schedule_format import (
     Tombstone,
     name_hash,
 )
-from kumquat.core.wheel.schedule_output import Output
+from kumquat.core.wheel.files.output import Output
 
 _AT_ONCE = 4096
 _DUE, _SID = itemgetter(0), itemgetter(1)

@@ -23,12 +23,9 @@ from kumquat.core.logs.messages.parked import RECORD_HEAD, RECORD_HEAD_SIZE, hea
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.records.records import varint
-from kumquat.core.wheel.bodies import Body, LogBodies, read_bodies
-from kumquat.core.wheel.desk import search_in_thread
-from kumquat.core.wheel.loader import Loader
-from kumquat.core.wheel.schedule import Schedule
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.format import (
     ENTRY,
     HOUR_MS,
     LENGTH,
@@ -37,9 +34,12 @@ from kumquat.core.wheel.schedule_format import (
     Row,
     hour_of,
 )
-from kumquat.core.wheel.schedule_parts import FRAME, Key
-from kumquat.core.wheel.shelf import Shelf
-from kumquat.core.wheel.wheel import LOG, Slot
+from kumquat.core.wheel.intake.intake import search_in_thread
+from kumquat.core.wheel.schedule.bodies import Body, LogBodies, read_bodies
+from kumquat.core.wheel.schedule.loader import Loader
+from kumquat.core.wheel.schedule.parts import FRAME, Key
+from kumquat.core.wheel.schedule.schedule import Schedule
+from kumquat.core.wheel.schedule.wheel import LOG, Slot
 
 EVER = 1 << 47
 """A due time beyond all that can be asked for: within what the hours of schedule files reach."""

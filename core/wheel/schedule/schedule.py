@@ -63,8 +63,8 @@ from kumquat.core.logs.messages.parked import (
     cancels_of,
     schedule_ids_of,
 )
-from kumquat.core.wheel.schedule_format import ENTRY, LONGEST_ID, PENDING, Tombstone
-from kumquat.core.wheel.schedule_parts import (
+from kumquat.core.wheel.files.format import ENTRY, LONGEST_ID, PENDING, Tombstone
+from kumquat.core.wheel.schedule.parts import (
     FRAME,
     Counters,
     Fill,
@@ -75,7 +75,7 @@ from kumquat.core.wheel.schedule_parts import (
     Remembered,
     Unfiled,
 )
-from kumquat.core.wheel.wheel import Wheel
+from kumquat.core.wheel.schedule.wheel import Wheel
 
 log = logging.getLogger("kumquat.delay")
 

@@ -31,9 +31,8 @@ from typing import NamedTuple
 
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import DELIVERED, MOVED
-from kumquat.core.wheel.merge_source import Element, Input, Source
-from kumquat.core.wheel.schedule_file import ScheduleFile
-from kumquat.core.wheel.schedule_format import (
+from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.format import (
     MESSAGE,
     PENDING,
     TOMBSTONE,
@@ -42,7 +41,8 @@ from kumquat.core.wheel.schedule_format import (
     hour_of,
     name_hash,
 )
-from kumquat.core.wheel.schedule_output import Output, has_name
+from kumquat.core.wheel.files.merge_source import Element, Input, Source
+from kumquat.core.wheel.files.output import Output, has_name
 
 AT_ONCE = 8
 HELD = 2 << 20

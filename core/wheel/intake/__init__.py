@@ -1,0 +1,1 @@
+"""How messages for later come in: a batch is split, records are parked, cancelled, moved."""
