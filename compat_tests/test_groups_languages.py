@@ -1,8 +1,8 @@
 """sarama, kafka-go, franz-go and KafkaJS in groups that share, with nothing set for it.
 
 sarama and kafka-go look whether the offset that they were given lies between the ends of the topic before
-they fetch: see gateway/askers.py. All members here have one client id and come from one address, as those
-of one program do.
+they fetch: see gateway/handlers/common/askers.py. All members here have one client id and come from one
+address, as those of one program do.
 """
 
 # The package is typed, but exports its admin names implicitly.

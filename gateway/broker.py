@@ -20,11 +20,11 @@ from kumquat.core.complaints import Complaints
 from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
-from kumquat.gateway.coordination import Coordination, limits
-from kumquat.gateway.limits import Room
-from kumquat.gateway.loop_watch import Lag
-from kumquat.gateway.sharing import Sharing
-from kumquat.gateway.subjects import SubjectKeeper
+from kumquat.gateway.groups.service import Coordination, limits
+from kumquat.gateway.net.limits import Room
+from kumquat.gateway.process.loop_watch import Lag
+from kumquat.gateway.sharing.service import Sharing
+from kumquat.gateway.topics.subjects import SubjectKeeper
 from kumquat.meta.registry import Registry
 from kumquat.meta.values import LONG_MAX
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.service import LogStatistics, MessageService
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.wheel.service import DelayService, DelayStatistics
-    from kumquat.gateway.config import BrokerConfig
-    from kumquat.gateway.loop_watch import LagStatistics
-    from kumquat.gateway.sharing import SharingStatistics
+    from kumquat.gateway.config.options import BrokerConfig
+    from kumquat.gateway.process.loop_watch import LagStatistics
+    from kumquat.gateway.sharing.service import SharingStatistics
 
 META_FILE = "meta.db"
 
@@ -133,8 +133,8 @@ class Broker:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve clients on these bound sockets until `stop`; started when they can connect."""
-        from kumquat.gateway.acceptor import Acceptor
         from kumquat.gateway.admin.server import AdminServer
+        from kumquat.gateway.net.acceptor import Acceptor
 
         acceptor, admin = Acceptor(self), AdminServer(self)
         async with trio.open_nursery() as nursery:

@@ -2,7 +2,7 @@
 
 import sys
 
-from kumquat.gateway.cli import main
+from kumquat.gateway.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

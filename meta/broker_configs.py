@@ -5,7 +5,7 @@
 
 Scripts for a Kafka cluster set thread counts, cleaners, throttles and flush intervals. Nothing a client can
 see follows from them here, so they are taken, kept and shown. All other options are read at the broker's
-start (gateway/config.py): to take those and not obey would be a lie.
+start (gateway/config/options.py): to take those and not obey would be a lie.
 
 There is one broker: what is set for it and what is set for all brokers is the same. Nothing here keeps
 state.

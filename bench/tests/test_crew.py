@@ -8,7 +8,7 @@ import pytest
 
 from bench.crew import Crew, Marks, Work
 from bench.numbered import Writer
-from kumquat.gateway.testing import broker
+from kumquat.gateway.testing.broker import broker
 
 
 def test_marks_know_what_is_left_and_what_came_twice() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import load, topics
-from kumquat.gateway.testing import broker
+from kumquat.gateway.testing.broker import broker
 
 
 def test_every_answered_request_is_counted_and_checked_against_the_log() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bench import scheduling, topics
 from bench.scheduling import IN_A_BATCH, Others, Receive, Schedule, now_ms
-from kumquat.gateway.testing import broker
+from kumquat.gateway.testing.broker import broker
 
 
 def test_all_that_is_scheduled_is_received_and_others_are_timed_meanwhile() -> None:

@@ -11,6 +11,6 @@ There is no authentication: it listens on loopback only, and answers only reques
 too and, where they change something, that say application/json. So a page in a browser on this machine
 can neither read nor change anything here, whatever name it has made to point here.
 
-`kumquat delay …` (gateway/delay_cli.py) and `kumquat groups …` (gateway/groups_cli.py) are thin clients
+`kumquat delay …` (gateway/cli/delay.py) and `kumquat groups …` (gateway/cli/groups.py) are thin clients
 of it.
 """

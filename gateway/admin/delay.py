@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kumquat.core.wheel.service import Cursor
 from kumquat.gateway.admin.http import Answer, HttpError
-from kumquat.gateway.dispatch import Refused
+from kumquat.gateway.net.dispatch import Refused
 from kumquat.gateway.wire.codes import ErrorCode
 from kumquat.meta.values import LONG_MAX
 

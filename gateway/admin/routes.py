@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kumquat.gateway.admin import delay, groups
 from kumquat.gateway.admin.arguments import Arguments
 from kumquat.gateway.admin.http import Answer, HttpError
-from kumquat.gateway.dispatch import ANSWERABLE
+from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:

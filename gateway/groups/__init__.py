@@ -5,7 +5,7 @@ Two sorts of groups share the APIs:
   consumers (consumer.py), mixed as they come. There is no barrier: each member has a generation of its own,
   and takes its assignment when it comes for it. What each may hold is decided in division.py.
 - *led* groups: a client assigns (Connect, Schema Registry, Streams, custom assignors). Kafka's own protocol
-  with its full barrier (led.py).
+  with its full barrier (membership/client_assigned.py).
 A group is of one sort as long as it has members.
 
 What must outlive the broker (members, generations, holdings, positions) is in

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from kumquat.core.delivery import actions, lifetimes
 from kumquat.core.errors import StorageError
-from kumquat.gateway.groups.classic import Classic
-from kumquat.gateway.groups.consumer import Consumer
+from kumquat.gateway.groups.assignment.division import Divisions, unshare
+from kumquat.gateway.groups.assignment.modes import TIMER, World
 from kumquat.gateway.groups.deadlines import Deadlines
-from kumquat.gateway.groups.division import Divisions, unshare
 from kumquat.gateway.groups.errors import (
     FencedInstance,
     GroupIdNotFound,
@@ -26,9 +25,11 @@ from kumquat.gateway.groups.errors import (
     InvalidSessionTimeout,
     UnknownMember,
 )
-from kumquat.gateway.groups.led import BARRIER, Led
 from kumquat.gateway.groups.ledger import Ledger
-from kumquat.gateway.groups.members import (
+from kumquat.gateway.groups.membership.classic import Classic
+from kumquat.gateway.groups.membership.client_assigned import BARRIER, Led
+from kumquat.gateway.groups.membership.consumer import Consumer
+from kumquat.gateway.groups.membership.members import (
     HOLD,
     PENDING,
     REBALANCE,
@@ -40,12 +41,11 @@ from kumquat.gateway.groups.members import (
     check_group_id,
     is_led,
 )
-from kumquat.gateway.groups.mend import mend
-from kumquat.gateway.groups.modes import TIMER, World
+from kumquat.gateway.groups.membership.protocol import CONSUMER, STANDARD, choose_standard
+from kumquat.gateway.groups.membership.roster import HELD, TAKE, Roster, Step, Ticket
+from kumquat.gateway.groups.membership.weight import Weight
 from kumquat.gateway.groups.offsets import Offsets
-from kumquat.gateway.groups.protocol import CONSUMER, STANDARD, choose_standard
-from kumquat.gateway.groups.roster import HELD, TAKE, Roster, Step, Ticket
-from kumquat.gateway.groups.weight import Weight
+from kumquat.gateway.groups.repair import mend
 from kumquat.gateway.wire import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group, Groups
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.groups.deadlines import Key
-    from kumquat.gateway.groups.led_states import Participant
+    from kumquat.gateway.groups.membership.client_assigned_states import Participant
 
 RETRY_SECONDS = 1.0
 

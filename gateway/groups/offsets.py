@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kumquat.core.delivery import actions, engine
 from kumquat.core.delivery.state import pull_offset, split_offset
-from kumquat.gateway.groups.division import DRAINING
+from kumquat.gateway.groups.assignment.division import DRAINING
 from kumquat.gateway.groups.errors import (
     CoordinatorLoadInProgress,
     IllegalGeneration,
@@ -41,8 +41,8 @@ from kumquat.gateway.groups.errors import (
     StaleMemberEpoch,
     UnknownMember,
 )
-from kumquat.gateway.groups.members import check_group_id
-from kumquat.gateway.groups.protocol import KIP_848
+from kumquat.gateway.groups.membership.members import check_group_id
+from kumquat.gateway.groups.membership.protocol import KIP_848
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.state import Group, Member, Progress
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.groups.members import Caller, Members
-    from kumquat.gateway.groups.roster import Roster
+    from kumquat.gateway.groups.membership.members import Caller, Members
+    from kumquat.gateway.groups.membership.roster import Roster
     from kumquat.gateway.wire import OffsetCommitRequest, OffsetCommitRequestPartition
 
 MAX_METADATA = 4096

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
-from kumquat.gateway.handlers.resources import configured
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.handlers.common.resources import configured
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -30,8 +30,8 @@ from kumquat.meta.values import ConfigType
 
 if TYPE_CHECKING:
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
-    from kumquat.gateway.handlers.resources import Configured
+    from kumquat.gateway.handlers.common.resources import Configured
+    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.wire import (
         IncrementalAlterableConfig,
         IncrementalAlterConfigsResource,

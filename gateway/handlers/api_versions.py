@@ -20,12 +20,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import Refused, dispatch, handles
+from kumquat.gateway.net.dispatch import Refused, dispatch, handles
 from kumquat.gateway.wire import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Api, Session
+    from kumquat.gateway.net.dispatch import Api, Session
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 

@@ -6,20 +6,27 @@ What each version added:
 A group without such members is answered GROUP_ID_NOT_FOUND: clients then ask DescribeGroups. An empty
 group is what its last member was. Members have epochs of their own; the group's is the highest. The target
 assignment is what a member holds: a change that is under way shows when it is done. The present one is the
-same, but for subjects that are shared: their partition is shown with one member (group_views.py). In place
+same, but for subjects that are shared: their partition is shown with one member (groups/views.py). In place
 of the assignor stands how the group's subjects are read: `exclusive`, `shared`, or both; and why they are
-not shared, if that is for a client that is not known to share (gateway/groups/sharers.py).
+not shared, if that is for a client that is not known to share (gateway/groups/assignment/sharers.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
-from kumquat.gateway.group_views import explained, fronts, held, is_consumer_group, modes, shown
-from kumquat.gateway.groups.protocol import KIP_848
-from kumquat.gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.groups.membership.protocol import KIP_848
+from kumquat.gateway.groups.views import (
+    explained,
+    fronts,
+    held,
+    is_consumer_group,
+    modes,
+    shown,
+)
+from kumquat.gateway.handlers.common.authorized import GROUP_OPERATIONS, NOT_ASKED
+from kumquat.gateway.net.dispatch import handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from kumquat.core.delivery.state import Member
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 def _refuse(

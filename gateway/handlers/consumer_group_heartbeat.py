@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
+from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 @handles(

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import Refused, handles
-from kumquat.gateway.handlers.lookup import find_subject
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.handlers.common.lookup import find_subject
+from kumquat.gateway.net.dispatch import Refused, handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -21,7 +21,7 @@ from kumquat.gateway.wire import (
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 REASON = "a topic has exactly one partition here, which any number of consumers can share"
 

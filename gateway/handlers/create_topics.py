@@ -23,8 +23,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kumquat.core.logs.messages.subject import Subject
-from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.wire import CreatableTopic, CreatableTopicConfig
 
 DEFAULT = -1

@@ -13,14 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kumquat.core.delivery.actions import FORGET
-from kumquat.gateway.dispatch import handles
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.net.dispatch import handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Groups
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 def _refuse(request: DeleteGroupsRequest, code: int, message: str) -> DeleteGroupsResponse:

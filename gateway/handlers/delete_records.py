@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
-from kumquat.gateway.handlers.lookup import find_partition
-from kumquat.gateway.topic_table import INTERNAL
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.handlers.common.lookup import find_partition
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.net.turns import Turn
+from kumquat.gateway.topics.table import INTERNAL
 from kumquat.gateway.wire import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -29,7 +29,7 @@ from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 HIGH_WATERMARK = -1
 

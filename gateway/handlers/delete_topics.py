@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
-from kumquat.gateway.handlers.lookup import find_subject
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.handlers.common.lookup import find_subject
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -26,7 +26,7 @@ from kumquat.gateway.wire.codes import ErrorCode
 if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 NO_ID = bytes(16)
 

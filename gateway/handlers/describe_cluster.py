@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import Refused, handles
-from kumquat.gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from kumquat.gateway.handlers.common.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from kumquat.gateway.net.dispatch import Refused, handles
 from kumquat.gateway.wire import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -18,7 +18,7 @@ from kumquat.gateway.wire import (
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 BROKERS = 1
 

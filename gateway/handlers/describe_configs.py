@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
-from kumquat.gateway.handlers.resources import Resource, check_broker, configured
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.handlers.common.resources import Resource, check_broker, configured
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.wire import DescribeConfigsResource
     from kumquat.meta.definitions import ConfigRow
 

@@ -8,20 +8,27 @@ What each version added:
   v6  a group that is not there is GROUP_ID_NOT_FOUND, with a message; before, it is Dead, without an error
 
 Where the broker assigns, each member is shown with what it holds now. Of the members that share a subject
-one is shown with its partition (group_views.py). Groups with KIP-848 members are shown too (Kafka does not
+one is shown with its partition (groups/views.py). Groups with KIP-848 members are shown too (Kafka does not
 find them here), since many admin clients know no other request. Behind the assignor's name stands why a
-group does not share, if that is for a client that is not known to (gateway/groups/sharers.py).
+group does not share, if that is for a client that is not known to (gateway/groups/assignment/sharers.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
-from kumquat.gateway.group_views import DEAD, assignment, explained, fronts, protocol, protocol_type
-from kumquat.gateway.groups.protocol import unpack
-from kumquat.gateway.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.groups.membership.protocol import unpack
+from kumquat.gateway.groups.views import (
+    DEAD,
+    assignment,
+    explained,
+    fronts,
+    protocol,
+    protocol_type,
+)
+from kumquat.gateway.handlers.common.authorized import GROUP_OPERATIONS, NOT_ASKED
+from kumquat.gateway.net.dispatch import handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     DescribedGroup,
     DescribedGroupMember,
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 
     from kumquat.core.delivery.state import Member
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 def _refuse(request: DescribeGroupsRequest, code: int, message: str) -> DescribeGroupsResponse:

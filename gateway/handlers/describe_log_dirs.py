@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kumquat.gateway.dispatch import handles
+from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.wire import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -27,7 +27,7 @@ from kumquat.gateway.wire import (
 if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 TOPICS_AT_A_TIME = 200
 

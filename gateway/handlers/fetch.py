@@ -35,18 +35,18 @@ import trio
 from kumquat.core.delivery.progress import SLOT_SHIFT
 from kumquat.core.errors import KumquatError
 from kumquat.core.records.batch import read_head
-from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
-from kumquat.gateway.handlers import leader_epoch
-from kumquat.gateway.handlers.lookup import find_partition
-from kumquat.gateway.limits import ONE_BATCH
-from kumquat.gateway.reading import read_batches
+from kumquat.gateway.handlers.common import leader_epoch
+from kumquat.gateway.handlers.common.lookup import find_partition
+from kumquat.gateway.handlers.common.reading import read_batches
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.net.limits import ONE_BATCH
 from kumquat.gateway.wire import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.counter import Waiter
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
+    from kumquat.gateway.sharing.hand_outs import Waiter
     from kumquat.gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
 
 PARTITIONS_AT_A_TIME = 200

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.net.dispatch import handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 GROUP, TRANSACTION = 0, 1
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
+from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.wire import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 @handles(request=HeartbeatRequest, response=HeartbeatResponse, versions=range(5))

@@ -18,12 +18,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import Refused, handles
+from kumquat.gateway.net.dispatch import Refused, handles
 from kumquat.gateway.wire import InitProducerIdRequest, InitProducerIdResponse
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 LAST_EPOCH = 32767
 

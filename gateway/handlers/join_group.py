@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
+from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.wire import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 def _refuse(request: JoinGroupRequest, code: int, message: str) -> JoinGroupResponse:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
+from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.wire import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 @handles(request=LeaveGroupRequest, response=LeaveGroupResponse, versions=range(6))

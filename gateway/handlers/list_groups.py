@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
-from kumquat.gateway.group_views import group_type, protocol_type
+from kumquat.gateway.groups.views import group_type, protocol_type
+from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.wire import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 @handles(request=ListGroupsRequest, response=ListGroupsResponse, versions=range(6))

@@ -14,8 +14,9 @@ A special timestamp in a version that does not know it, or that nobody knows, is
 Kafka.
 
 Latest is the high watermark. For a member that shares the subject, where it can be told from others, it is
-in its own space: see gateway/askers.py. There the version is a sign, so this handler looks at it. By
-timestamp, the answer is the first record that is not older, exactly; -1 when there is none.
+in its own space: see gateway/handlers/common/askers.py. There the version is a sign, so this handler
+looks at it. By timestamp, the answer is the first record that is not older, exactly; -1 when there is
+none.
 
 What was written when the request came counts: who has produced with acks=1 and asks for the end must find
 it behind its own message. So the answer waits for the sync that is under way, at most SYNC_SECONDS: a disk
@@ -30,11 +31,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from kumquat.core.errors import StorageError
-from kumquat.gateway.askers import own_latest
-from kumquat.gateway.dispatch import ANSWERABLE, Refused, handles
-from kumquat.gateway.handlers import leader_epoch
-from kumquat.gateway.handlers.lookup import find_partition
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.handlers.common import leader_epoch
+from kumquat.gateway.handlers.common.askers import own_latest
+from kumquat.gateway.handlers.common.lookup import find_partition
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -46,7 +47,7 @@ from kumquat.gateway.wire.codes import ErrorCode
 if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 KNOWN_FROM = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}

@@ -18,7 +18,7 @@ What each version added:
 
 A topic that is not there is made when the request and `auto.create.topics.enable` allow it, as clients
 expect of their first Produce, and is answered when it is durable. All topics at once come from
-topic_table.py.
+topics/table.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kumquat.core.logs.messages.subject import Subject
-from kumquat.gateway.dispatch import Refused, handles
-from kumquat.gateway.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from kumquat.gateway.handlers.lookup import find_subject
-from kumquat.gateway.subjects import check_name
-from kumquat.gateway.topic_table import topic_metadata
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.handlers.common.authorized import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+)
+from kumquat.gateway.handlers.common.lookup import find_subject
+from kumquat.gateway.net.dispatch import Refused, handles
+from kumquat.gateway.net.turns import Turn
+from kumquat.gateway.topics.subjects import check_name
+from kumquat.gateway.topics.table import topic_metadata
 from kumquat.gateway.wire import (
     Encoded,
     MetadataRequest,
@@ -43,7 +47,7 @@ from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.wire import MetadataRequestTopic
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.dispatch import handles
+from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.wire import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -25,7 +25,7 @@ from kumquat.gateway.wire import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 def _answer(request: OffsetCommitRequest, codes: Iterable[int]) -> OffsetCommitResponse:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kumquat.core.delivery.actions import DROP
-from kumquat.gateway.dispatch import Refused, handles
-from kumquat.gateway.groups.protocol import LED
-from kumquat.gateway.handlers.lookup import find_partition
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.groups.membership.protocol import LED
+from kumquat.gateway.handlers.common.lookup import find_partition
+from kumquat.gateway.net.dispatch import Refused, handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
 
 
 @handles(request=OffsetDeleteRequest, response=OffsetDeleteResponse, versions=range(1))

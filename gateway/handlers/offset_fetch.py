@@ -18,8 +18,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kumquat.core.errors import KumquatError
-from kumquat.gateway.dispatch import handles
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.net.dispatch import handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -34,8 +34,8 @@ from kumquat.gateway.wire.codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kumquat.gateway.dispatch import Session
     from kumquat.gateway.groups.offsets import Position
+    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.wire import (
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopic,

@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kumquat.core.delivery.progress import MAX_PULL, MAX_SLOT, pull_offset
-from kumquat.gateway.dispatch import Refused, handles
-from kumquat.gateway.handlers import leader_epoch
-from kumquat.gateway.handlers.lookup import find_partition
-from kumquat.gateway.turns import Turn
+from kumquat.gateway.handlers.common import leader_epoch
+from kumquat.gateway.handlers.common.lookup import find_partition
+from kumquat.gateway.net.dispatch import Refused, handles
+from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -32,7 +32,7 @@ BEYOND = pull_offset(MAX_SLOT, MAX_PULL)
 
 if TYPE_CHECKING:
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.dispatch import Session
+    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.wire import OffsetForLeaderPartition
 
 

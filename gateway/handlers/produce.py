@@ -22,9 +22,9 @@ acks=0 has no answer: when such a request fails, its connection is closed and th
 What is refused otherwise is in the log too, once in a while for each subject and code: many clients hide
 the text of the answer. Two kinds are not: a topic that is not there is part of a client's normal life, and
 that the disk fails is told by the log itself.
-Requests that repeat take a shorter way, past this handler: see produce_mould.py, and think of it when you
-change what happens here.
-A transactional id is refused: see find_coordinator.py. A subject is never made here; Metadata does that.
+Requests that repeat take a shorter way, past this handler: see common/produce_template.py, and think of
+it when you change what happens here. A transactional id is refused: see find_coordinator.py. A subject
+is never made here; Metadata does that.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING
 
 from kumquat.core.errors import InvalidRecord, MustOpen, UnsupportedCompression
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
-from kumquat.gateway.dispatch import ANSWERABLE, Disconnect, Refused, handles
-from kumquat.gateway.handlers.produce_mould import ALL, ZSTD_SINCE, make_mould
-from kumquat.gateway.topic_table import INTERNAL
+from kumquat.gateway.handlers.common.produce_template import ALL, ZSTD_SINCE, make_mould
+from kumquat.gateway.net.dispatch import ANSWERABLE, Disconnect, Refused, handles
+from kumquat.gateway.topics.table import INTERNAL
 from kumquat.gateway.wire import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -48,7 +48,7 @@ from kumquat.gateway.wire.codes import ErrorCode
 if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.logs.messages.writer import Appended
-    from kumquat.gateway.dispatch import Answerable, Opening, Session, Staged
+    from kumquat.gateway.net.dispatch import Answerable, Opening, Session, Staged
     from kumquat.gateway.wire import PartitionProduceData, TopicProduceData
 
 NONE = 0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kumquat.gateway.dispatch import ANSWERABLE
+from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.tests.lives import Caller, World, lives
 from kumquat.gateway.tests.patient_clients import (
     AGAIN,

@@ -29,9 +29,9 @@ import kumquat.gateway.handlers  # noqa: F401  (registers every API)
 from kumquat.core import pools
 from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.tests.batches import batch
-from kumquat.gateway.acceptor import Acceptor, bind
 from kumquat.gateway.broker import Broker
-from kumquat.gateway.config import BrokerConfig, Listener
+from kumquat.gateway.config.options import BrokerConfig, Listener
+from kumquat.gateway.net.acceptor import Acceptor, bind
 from kumquat.gateway.wire import (
     RESPONSES,
     CreatableTopic,

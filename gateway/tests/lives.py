@@ -28,8 +28,8 @@ from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.core.wheel.tests.delays import Clock
 from kumquat.gateway.broker import META_FILE, Broker, Endpoint, log_options
-from kumquat.gateway.config import BrokerConfig, Listener
-from kumquat.gateway.dispatch import ANSWERABLE, Route, Session, dispatch
+from kumquat.gateway.config.options import BrokerConfig, Listener
+from kumquat.gateway.net.dispatch import ANSWERABLE, Route, Session, dispatch
 from kumquat.gateway.tests.faulty_files import FaultyFiles, Trace
 from kumquat.gateway.tests.one_thread import gate
 from kumquat.meta.registry import Registry

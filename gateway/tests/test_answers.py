@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kumquat.gateway.answers import MAX_UNSENT
+from kumquat.gateway.net.answers import MAX_UNSENT
 from kumquat.gateway.tests.harness import Served, produce, serve
 from kumquat.gateway.tests.test_connection import alive, fetch
 from kumquat.gateway.wire import ApiVersionsRequest, FetchResponse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kumquat.gateway.askers import READING_SECONDS
+from kumquat.gateway.handlers.common.askers import READING_SECONDS
 from kumquat.gateway.tests.harness import Client, Served, serve
 from kumquat.gateway.tests.members import fetch_request
 from kumquat.gateway.tests.test_sharing import fill

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kumquat.gateway import hints
-from kumquat.gateway.cli import main, version
-from kumquat.gateway.testing import TestBroker, broker
+from kumquat.gateway.cli import hints
+from kumquat.gateway.cli.main import main, version
+from kumquat.gateway.testing.broker import TestBroker, broker
 
 FREE = "PLAINTEXT://127.0.0.1:0"
 DEADLINE = 120
@@ -167,7 +167,7 @@ def test_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_version_does_not_load_the_broker() -> None:
     program = (
-        "import sys; from kumquat.gateway.cli import main; main(['--version']);"
+        "import sys; from kumquat.gateway.cli.main import main; main(['--version']);"
         "print(sorted({'trio', 'sqlalchemy', 'construct'} & set(sys.modules)))"
     )
     result = subprocess.run(

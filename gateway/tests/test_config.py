@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kumquat.gateway.config import OPTIONS, BrokerConfig, Listener
-from kumquat.gateway.config_sources import Setting, explain_unknown, load, read_file
-from kumquat.gateway.foreign_options import why_foreign
-from kumquat.gateway.options import AdminListener, ConfigError, show
+from kumquat.gateway.config.foreign import why_foreign
+from kumquat.gateway.config.option import AdminListener, ConfigError, show
+from kumquat.gateway.config.options import OPTIONS, BrokerConfig, Listener
+from kumquat.gateway.config.sources import Setting, explain_unknown, load, read_file
 from kumquat.meta.definitions import DEFINITIONS, effective, validate
 
 HOUR = 3_600_000

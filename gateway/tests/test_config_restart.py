@@ -6,7 +6,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from kumquat.gateway.testing import TestBroker, broker
+from kumquat.gateway.testing.broker import TestBroker, broker
 
 LOG_APPEND_TIME = 2
 DEADLINE = 90

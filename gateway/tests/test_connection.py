@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kumquat.gateway.answers import MAX_UNSENT
-from kumquat.gateway.connection import MAX_BURST
-from kumquat.gateway.receive import MAX_CAPACITY
+from kumquat.gateway.net.answers import MAX_UNSENT
+from kumquat.gateway.net.connection import MAX_BURST
+from kumquat.gateway.net.receive import MAX_CAPACITY
 from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, produce, serve
 from kumquat.gateway.wire import (
     ApiVersionsRequest,

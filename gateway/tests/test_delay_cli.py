@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from kumquat.gateway.admin.tests.endpoint import EPOCH, Endpoint, pending, serve_admin
-from kumquat.gateway.cli import main
-from kumquat.gateway.delay_cli import VARIABLE, table
+from kumquat.gateway.cli.delay import VARIABLE, table
+from kumquat.gateway.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kumquat.gateway.delay_cli import ask
-from kumquat.gateway.testing import TestBroker, broker
+from kumquat.gateway.cli.delay import ask
+from kumquat.gateway.testing.broker import TestBroker, broker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kumquat.core.logs.tests.batches import batch
-from kumquat.gateway.dispatch import Api, Dispatch, Session, dispatch, handles
+from kumquat.gateway.net.dispatch import Api, Dispatch, Session, dispatch, handles
 from kumquat.gateway.tests.harness import Served, serve
 from kumquat.gateway.wire import (
     AlterableConfig,
@@ -103,7 +103,7 @@ def asking(key: int, version: int) -> Any:
     return api.request(**fields.get(api.name, {}))
 
 
-TOLD = ("kumquat.gateway.groups.refusals",)
+TOLD = ("kumquat.gateway.groups.membership.refusals",)
 """An empty join is refused, and that is logged."""
 
 

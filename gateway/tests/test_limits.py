@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kumquat.gateway.connection import IMPATIENT_SECONDS, UNTAKEN_SECONDS
-from kumquat.gateway.limits import FREE, MIB, PRESSED_SECONDS, Account, Room, largest_request
+from kumquat.gateway.net.connection import IMPATIENT_SECONDS, UNTAKEN_SECONDS
+from kumquat.gateway.net.limits import (
+    FREE,
+    MIB,
+    PRESSED_SECONDS,
+    Account,
+    Room,
+    largest_request,
+)
 from kumquat.gateway.tests.harness import Client, Served, produce, serve
 from kumquat.gateway.tests.test_acceptor import warnings
 from kumquat.gateway.tests.test_connection import alive, fetch

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kumquat.gateway.log import set_up_logging
+from kumquat.gateway.process.log import set_up_logging
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kumquat.gateway.dispatch import dispatch
+from kumquat.gateway.net.dispatch import dispatch
 from kumquat.gateway.tests.harness import Served, serve
 from kumquat.gateway.tests.test_connection import alive
 from kumquat.gateway.wire.tests.samples import samples

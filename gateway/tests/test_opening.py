@@ -13,7 +13,7 @@ import trio
 
 from kumquat.core.errors import InvalidRecord, KumquatError
 from kumquat.core.logs.tests.batches import batch
-from kumquat.gateway.handlers.produce_mould import Mould
+from kumquat.gateway.handlers.common.produce_template import Mould
 from kumquat.gateway.tests.harness import IO_ERROR, NO_SPACE, Served, produce, serve
 from kumquat.gateway.tests.test_connection import alive
 from kumquat.gateway.wire import (

@@ -9,8 +9,8 @@ import pytest
 from kumquat.core.errors import CorruptMessage
 from kumquat.core.logs.tests.batches import batch
 from kumquat.core.records.batch import read_head
-from kumquat.gateway import reading
-from kumquat.gateway.reading import read_batches
+from kumquat.gateway.handlers.common import reading
+from kumquat.gateway.handlers.common.reading import read_batches
 from kumquat.gateway.tests.harness import Served, serve
 
 if TYPE_CHECKING:

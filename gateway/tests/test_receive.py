@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kumquat.gateway.receive import (
+from kumquat.gateway.net.receive import (
     GROWTH,
     LARGE_FRAME,
     MAX_CAPACITY,

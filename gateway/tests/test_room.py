@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kumquat.gateway.handlers import describe_configs
-from kumquat.gateway.limits import FREE, MIB, ONE_BATCH, PRESSED_SECONDS, Account, Room
-from kumquat.gateway.receive import ReceiveBuffer
+from kumquat.gateway.net.limits import FREE, MIB, ONE_BATCH, PRESSED_SECONDS, Account, Room
+from kumquat.gateway.net.receive import ReceiveBuffer
 from kumquat.gateway.tests.harness import Served, produce, serve
 from kumquat.gateway.tests.test_connection import alive, fetch
 from kumquat.gateway.tests.test_limits import (

@@ -14,10 +14,10 @@ import pytest
 from kafka import KafkaProducer
 
 from kumquat.core.logs.messages.service import MessageService
-from kumquat.gateway.acceptor import BACKLOG
-from kumquat.gateway.config import BrokerConfig, Listener
-from kumquat.gateway.server import FAILED, run_broker
-from kumquat.gateway.testing import TestBroker
+from kumquat.gateway.config.options import BrokerConfig, Listener
+from kumquat.gateway.net.acceptor import BACKLOG
+from kumquat.gateway.process.server import FAILED, run_broker
+from kumquat.gateway.testing.broker import TestBroker
 from kumquat.gateway.tests.harness import Client, produce
 from kumquat.gateway.tests.test_connection import fetch
 from kumquat.gateway.wire import MetadataRequest, MetadataRequestTopic

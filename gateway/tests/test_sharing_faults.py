@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kumquat.core.records.tests.test_batch import built
+from kumquat.gateway.handlers.common.resources import EXPIRED, Resource
 from kumquat.gateway.handlers.offset_for_leader_epoch import BEYOND
-from kumquat.gateway.handlers.resources import EXPIRED, Resource
 from kumquat.gateway.tests.harness import NO_SPACE, Served, produce, serve
 from kumquat.gateway.tests.members import Record, records_in, sharing
 from kumquat.gateway.tests.test_sharing import fill, values

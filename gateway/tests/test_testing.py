@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kumquat.gateway.testing import BrokerError, TestBroker, broker
+from kumquat.gateway.testing.broker import BrokerError, TestBroker, broker
 
 pytest_plugins = ["pytester"]
 DEADLINE = 90
@@ -109,7 +109,7 @@ def test_a_folder_of_the_callers_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_line_that_never_comes_is_an_error_with_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kumquat.gateway.testing.LOG_SECONDS", 0.01)
+    monkeypatch.setattr("kumquat.gateway.testing.broker.LOG_SECONDS", 0.01)
     with broker() as b:
         b.wait_for_log("ready on")
         with pytest.raises(BrokerError, match="never logged 'no such'"):

@@ -8,7 +8,7 @@ import pytest
 
 from kumquat.gateway.admin.http import Answer, HttpError, Request
 from kumquat.gateway.admin.routes import Routes
-from kumquat.gateway.cli import main
+from kumquat.gateway.cli.main import main
 from kumquat.gateway.tests.harness import Served, produce, serve
 from kumquat.gateway.tests.members import sharing
 from kumquat.gateway.tests.test_sharing import fill
@@ -142,7 +142,7 @@ def test_command_hides_what_became_of_it(
         asked.append(values)
         return answers.pop(0)
 
-    monkeypatch.setattr("kumquat.gateway.groups_cli.ask", ask)
+    monkeypatch.setattr("kumquat.gateway.cli.groups.ask", ask)
     command = ["groups", "skip", "--group", "g", "--subject", "t"]
     assert main(command) == 0
     assert "g skips 8 offsets of t, from 12 on, and goes on at 20" in capsys.readouterr().out

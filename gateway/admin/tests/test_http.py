@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.errors import StorageError
-from kumquat.gateway.acceptor import BindError
 from kumquat.gateway.admin.http import (
     ANSWER_SECONDS,
     IDLE_SECONDS,
@@ -20,7 +19,8 @@ from kumquat.gateway.admin.http import (
 )
 from kumquat.gateway.admin.server import MAX_CONNECTIONS, bind_admin
 from kumquat.gateway.admin.tests.endpoint import Endpoint, serve_admin
-from kumquat.gateway.options import AdminListener
+from kumquat.gateway.config.option import AdminListener
+from kumquat.gateway.net.acceptor import BindError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

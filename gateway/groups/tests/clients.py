@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from kumquat.core.errors import KumquatError
 from kumquat.gateway.groups.coordinator import Coordinator
 from kumquat.gateway.groups.errors import GroupError, StaleMemberEpoch, UnknownMember
-from kumquat.gateway.groups.members import Caller
-from kumquat.gateway.groups.roster import Ticket
+from kumquat.gateway.groups.membership.members import Caller
+from kumquat.gateway.groups.membership.roster import Ticket
 from kumquat.gateway.groups.tests.simulation import (
     GROUP,
     HEARTBEAT,

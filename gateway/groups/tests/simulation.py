@@ -13,8 +13,8 @@ from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import JUMP, Groups, split_offset
 from kumquat.core.logs.messages.subject import Subject, SubjectConfig, Subjects
 from kumquat.gateway.groups.coordinator import Coordinator
-from kumquat.gateway.groups.members import Limits
-from kumquat.gateway.groups.roster import Step
+from kumquat.gateway.groups.membership.members import Limits
+from kumquat.gateway.groups.membership.roster import Step
 from kumquat.meta.group_configs import GroupConfig, effective_group
 
 GROUP = "g"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kumquat.gateway.groups.roster import Step
+from kumquat.gateway.groups.membership.roster import Step
 from kumquat.gateway.groups.tests.clients import Classic, Client, Modern
 from kumquat.gateway.groups.tests.simulation import (
     GROUP,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kumquat.core.errors import KumquatError
-from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.membership.members import Caller
 from kumquat.gateway.groups.tests.clients import Classic, Modern
 from kumquat.gateway.groups.tests.simulation import GROUP, LIMITS, SESSION_MS, Simulation
 from kumquat.gateway.groups.tests.test_classic import holds, live

@@ -20,9 +20,9 @@ from kumquat.gateway.groups.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from kumquat.gateway.groups.led_states import State
-from kumquat.gateway.groups.members import Caller
-from kumquat.gateway.groups.roster import Ticket
+from kumquat.gateway.groups.membership.client_assigned_states import State
+from kumquat.gateway.groups.membership.members import Caller
+from kumquat.gateway.groups.membership.roster import Ticket
 from kumquat.gateway.groups.tests.clients import Classic
 from kumquat.gateway.groups.tests.simulation import GROUP, LIMITS, Simulation
 from kumquat.gateway.wire import (

@@ -121,8 +121,8 @@ def test_a_group_without_members_and_offsets_goes_after_a_while() -> None:
 
 def lead(world: Simulation) -> tuple[str, int]:
     """A member of a group in which a client assigns; its id and generation."""
-    from kumquat.gateway.groups.members import Caller
-    from kumquat.gateway.groups.roster import Ticket
+    from kumquat.gateway.groups.membership.members import Caller
+    from kumquat.gateway.groups.membership.roster import Ticket
     from kumquat.gateway.wire import SyncGroupRequest
 
     caller = Caller("c", "/h", {})

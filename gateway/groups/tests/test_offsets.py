@@ -6,7 +6,7 @@ import pytest
 
 from kumquat.core.delivery.state import JUMP, pull_offset
 from kumquat.core.errors import KumquatError
-from kumquat.gateway.groups.members import Caller
+from kumquat.gateway.groups.membership.members import Caller
 from kumquat.gateway.groups.offsets import Position
 from kumquat.gateway.groups.tests.clients import Classic, Client, Modern
 from kumquat.gateway.groups.tests.simulation import GROUP, Simulation

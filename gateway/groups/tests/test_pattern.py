@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kumquat.gateway.groups.assignment.pattern import Pattern
 from kumquat.gateway.groups.errors import InvalidRegularExpression
-from kumquat.gateway.groups.pattern import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kumquat.gateway.groups.protocol import read_subscription
+from kumquat.gateway.groups.membership.protocol import read_subscription
 from kumquat.gateway.wire import ConsumerProtocolSubscription, SubscriptionTopicPartition
 from kumquat.gateway.wire.errors import WireError
 

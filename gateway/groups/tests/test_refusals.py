@@ -9,9 +9,9 @@ import pytest
 
 from kumquat.core.errors import KumquatError
 from kumquat.gateway.groups.errors import InconsistentGroupProtocol, UnknownMember
-from kumquat.gateway.groups.members import Caller
-from kumquat.gateway.groups.refusals import Refusals
-from kumquat.gateway.groups.roster import Ticket
+from kumquat.gateway.groups.membership.members import Caller
+from kumquat.gateway.groups.membership.refusals import Refusals
+from kumquat.gateway.groups.membership.roster import Ticket
 from kumquat.gateway.groups.tests.simulation import (
     GROUP,
     LIMITS,

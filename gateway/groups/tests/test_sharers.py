@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from kumquat.core.delivery import actions
-from kumquat.gateway.groups.members import Caller
-from kumquat.gateway.groups.protocol import read_subscription
-from kumquat.gateway.groups.roster import Step
-from kumquat.gateway.groups.sharers import (
+from kumquat.gateway.groups.assignment.sharers import (
     AIOKAFKA,
     KAFKA_GO,
     KAFKA_JS,
@@ -19,6 +16,9 @@ from kumquat.gateway.groups.sharers import (
     may_share,
     software_of,
 )
+from kumquat.gateway.groups.membership.members import Caller
+from kumquat.gateway.groups.membership.protocol import read_subscription
+from kumquat.gateway.groups.membership.roster import Step
 from kumquat.gateway.groups.tests.clients import Classic, Client
 from kumquat.gateway.groups.tests.simulation import GROUP, Simulation
 from kumquat.gateway.groups.tests.test_classic import holds, live, owner_and_joiner, step_of

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kumquat.core.logs.messages.subject import Subject, SubjectConfig
-from kumquat.gateway.groups import members, weight
+from kumquat.gateway.groups.assignment.pattern import (
+    MAX_REMEMBERED,
+    Pattern,
+    Patterns,
+    matching_patterns,
+)
 from kumquat.gateway.groups.errors import GroupFull
-from kumquat.gateway.groups.members import Caller
-from kumquat.gateway.groups.pattern import MAX_REMEMBERED, Pattern, Patterns, matching_patterns
+from kumquat.gateway.groups.membership import members, weight
+from kumquat.gateway.groups.membership.members import Caller
 from kumquat.gateway.groups.tests.simulation import GROUP, Simulation
 from kumquat.gateway.groups.tests.test_refusals import _request
 from kumquat.gateway.wire import JoinGroupRequestProtocol, JoinGroupResponse

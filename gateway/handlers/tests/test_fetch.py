@@ -9,8 +9,8 @@ import pytest
 
 from kumquat.core.logs.tests.batches import batch
 from kumquat.core.records.batch import read_head
-from kumquat.gateway import reading
 from kumquat.gateway.handlers import fetch as handler
+from kumquat.gateway.handlers.common import reading
 from kumquat.gateway.tests.harness import Client, Served, produce, serve
 from kumquat.gateway.wire import ErrorCode, FetchPartition, FetchRequest, FetchTopic
 

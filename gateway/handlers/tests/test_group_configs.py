@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kumquat.gateway.handlers.resources import Resource
+from kumquat.gateway.handlers.common.resources import Resource
 from kumquat.gateway.tests.harness import Client, Served, serve
 from kumquat.gateway.wire import (
     AlterableConfig,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kumquat.gateway.dispatch import dispatch
-from kumquat.gateway.options import Listener
+from kumquat.gateway.config.option import Listener
+from kumquat.gateway.net.dispatch import dispatch
 from kumquat.gateway.tests.harness import Served, produce, serve
-from kumquat.gateway.topic_table import CHUNK
+from kumquat.gateway.topics.table import CHUNK
 from kumquat.gateway.wire import (
     ApiVersionsRequest,
     ApiVersionsResponse,

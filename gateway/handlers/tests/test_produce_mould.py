@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.logs.tests.batches import batch
-from kumquat.gateway.handlers.produce_mould import ZSTD_SINCE, Mould
+from kumquat.gateway.handlers.common.produce_template import ZSTD_SINCE, Mould
 from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, produce, serve
 from kumquat.gateway.wire import ApiVersionsRequest, ProduceRequest
 

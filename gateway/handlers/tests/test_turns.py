@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kumquat.gateway import turns
-from kumquat.gateway.coordination import PARTITIONS_AT_A_TIME
+from kumquat.gateway.groups.service import PARTITIONS_AT_A_TIME
+from kumquat.gateway.net import turns
 from kumquat.gateway.tests.harness import Served, serve
 from kumquat.gateway.wire import (
     AlterConfigsRequest,

@@ -1,0 +1,202 @@
+"""The `kumquat` command.
+
+    kumquat serve --listeners PLAINTEXT://127.0.0.1:9092 --log-dirs data
+    kumquat serve --config server.properties --set message.max.bytes=2000000
+    kumquat dump data/…                 what is in a log or index file, and what is wrong with it
+    kumquat delay list --subject orders  what is pending, and changing it: see cli/delay.py
+    kumquat groups skip --group billing --subject orders   past what is damaged: see cli/groups.py
+    kumquat --version
+
+Every option of the broker is a flag of `serve` (its name with dashes for dots), a variable and a
+line of the properties file: see config/sources.py. When the broker cannot start, for whatever
+reason that an operator can mend, stderr has one line that says so (of the options, one for each that is
+wrong) and the exit code is 2. Modules
+are imported when a command needs them, so that --version answers at once.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+CANNOT_START = 2
+
+
+class _UsageError(Exception):
+    pass
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but an error is an exception: one line, and the caller decides."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(message)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    try:
+        parsed, extra = _parser().parse_known_args(arguments)
+        if parsed.version:
+            print(f"kumquat {version()}")
+            return 0
+        if parsed.command == "serve":
+            return _serve(parsed, extra)
+        if extra:
+            raise _UsageError(f"unknown argument {extra[0]!r}")
+        if parsed.command == "dump":
+            return _dump(parsed.file)
+        if parsed.command == "delay":
+            return _delay(parsed)
+        if parsed.command == "groups":
+            return _groups(parsed)
+        raise _UsageError(
+            "say what to do: kumquat serve, kumquat dump FILE, kumquat delay …, kumquat groups … or "
+            "kumquat --help"
+        )
+    except _UsageError as error:
+        return _refuse(str(error))
+
+
+def version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("kumquat-gateway")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _parser() -> _Parser:
+    from kumquat.gateway.cli.delay import add_commands
+    from kumquat.gateway.cli.groups import add_commands as add_group_commands
+    from kumquat.gateway.config.option import show
+    from kumquat.gateway.config.options import OPTIONS
+
+    parser = _Parser(prog="kumquat", description="A message broker for Kafka clients.")
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    serve = commands.add_parser(
+        "serve",
+        help="run the broker until SIGTERM or SIGINT",
+        usage="kumquat serve [--config FILE] [--OPTION VALUE …]",
+        epilog="Every option is also a line of the properties file (message.max.bytes=…) and a "
+        "variable (KUMQUAT_MESSAGE_MAX_BYTES).",
+    )
+    serve.add_argument("--config", type=Path, metavar="FILE", help="a properties file of options")
+    serve.add_argument(
+        "--set", action=_Given, dest="given", metavar="NAME=VALUE", help="any option, by its name"
+    )
+    serve.add_argument(
+        "--hints", action="store_true", help="show three lines to paste that try the broker"
+    )
+    for option in OPTIONS.values():
+        default = show(option.default)
+        doc = f"{option.doc} Default: {default}" if default else option.doc
+        serve.add_argument(
+            option.flag,
+            action=_Given,
+            dest="given",
+            const=option.name,
+            metavar="VALUE",
+            help=doc.replace("%", "%%"),
+        )
+    dump = commands.add_parser("dump", help="show what is in a log or index file")
+    dump.add_argument("file", type=Path, metavar="FILE")
+    delay = commands.add_parser("delay", help="list, count, show, cancel, move what is pending")
+    add_commands(delay)
+    groups = commands.add_parser("groups", help="have a group skip messages that are damaged")
+    add_group_commands(groups)
+    return parser
+
+
+class _Given(argparse.Action):
+    """Collects options in the order in which they are given: the last one counts."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        from kumquat.gateway.config.sources import Setting
+
+        name, text, flag = self.const, str(values), str(option_string)
+        if name is None:
+            name, equals, text = text.partition("=")
+            if not equals:
+                raise _UsageError(f"{flag} {name}: expected NAME=VALUE")
+        given = [*(getattr(namespace, self.dest) or ()), Setting(name.strip(), text, flag)]
+        setattr(namespace, self.dest, given)
+
+
+def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
+    from kumquat.core.errors import StartError
+    from kumquat.gateway.config.option import ConfigError
+    from kumquat.gateway.config.sources import explain_unknown, load
+    from kumquat.gateway.process.log import set_up_logging
+    from kumquat.meta.errors import StoreError
+
+    if extra:
+        flag = extra[0].partition("=")[0]
+        if not flag.startswith("--"):
+            raise _UsageError(f"unknown argument {extra[0]!r}")
+        raise _UsageError(f"{flag}: {explain_unknown(flag[2:].replace('-', '.'))}")
+    try:
+        config = load(parsed.config, os.environ, parsed.given or ())
+        set_up_logging(config.logging_level)
+
+        from kumquat.gateway.cli.hints import show_hints
+        from kumquat.gateway.process.server import run_broker
+
+        return run_broker(config, show_hints if parsed.hints else None)
+    except ConfigError as error:
+        return _refuse(*error.complaints)
+    except (StartError, StoreError, OSError) as error:
+        return _refuse(str(error))
+
+
+def _dump(path: Path) -> int:
+    from kumquat.core.logs.dump import dump
+    from kumquat.core.wheel.files.dump import dump_schedule, is_of_schedule
+
+    try:
+        if is_of_schedule(path):
+            return dump_schedule(path, sys.stdout)
+        return dump(path, sys.stdout)
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _refuse(f"cannot read {path}: {error.strerror or error}")
+
+
+def _delay(parsed: argparse.Namespace) -> int:
+    from kumquat.gateway.cli.delay import Unreachable, run
+
+    try:
+        return run(parsed)
+    except Unreachable as error:
+        return _refuse(str(error))
+
+
+def _groups(parsed: argparse.Namespace) -> int:
+    from kumquat.gateway.cli.delay import Unreachable
+    from kumquat.gateway.cli.groups import run
+
+    try:
+        return run(parsed)
+    except Unreachable as error:
+        return _refuse(str(error))
+
+
+def _refuse(*reasons: str) -> int:
+    for reason in reasons:
+        print(f"kumquat: {' '.join(reason.split())}", file=sys.stderr)
+    return CANNOT_START

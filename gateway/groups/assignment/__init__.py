@@ -1,0 +1,1 @@
+"""Who may read which subject, and whether members share it."""

@@ -1,0 +1,347 @@
+"""How a subject is divided among the members of a served group: who may hold it, and as what.
+
+Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind passes through `none`.
+
+    step      what is there                    what is done                       who may take it up
+    OWNED     plain offsets                                                       the owner: plain
+    MOVING    plain, held by another           it is taken from that one
+    OPENING   plain, the group is to share     it is taken from all; then `share` at the position
+    SHARING   shared                                                              every subscriber: pull
+    DRAINING  shared, to be owned, unacked     only redelivery is handed out      every subscriber: pull
+              … and nobody may take it up      plain, at the lowest unacked
+    CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then `unshare`
+
+Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Strangers (sharers.py)
+get no pull log, unless the mode is `shared`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kumquat.core.delivery import actions
+from kumquat.gateway.groups.assignment.modes import EXCLUSIVE, SHARED, Modes, World
+from kumquat.gateway.groups.assignment.owners import choose_owner, is_due_to, set_owner
+from kumquat.gateway.groups.membership.roster import (
+    CLAIMED,
+    DROPPED,
+    FREE,
+    HELD,
+    HOLDING,
+    JOINED,
+    KEEP,
+    MOVES,
+    STALE,
+    TAKE,
+    Division,
+    Event,
+    Grant,
+    Phase,
+    Presence,
+    Roster,
+    Step,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kumquat.core.delivery.state import Group, Progress
+    from kumquat.gateway.groups.deadlines import Deadlines
+    from kumquat.gateway.groups.ledger import Ledger
+
+OWNED, MOVING, OPENING, SHARING, DRAINING, CLOSING = Step
+PULLING = frozenset({SHARING, DRAINING})
+CHANGING = frozenset({MOVING, OPENING, CLOSING})
+
+LATEST = "latest"
+
+logger = logging.getLogger(__name__)
+
+
+def decide(want_pull: bool, progress: Progress | None, division: Division) -> Step:
+    """The step that a division is in: the table above."""
+    shared = progress is not None and progress.shared
+    if want_pull:
+        return SHARING if shared and not division.plain else OPENING
+    if progress is not None and shared:
+        return CLOSING if progress.settled else DRAINING
+    return MOVING if division.plain - {division.owner} else OWNED
+
+
+def unshare(ledger: Ledger, group: Group, sid: int) -> None:
+    """On with plain offsets, from the lowest that is not acked, though some above are."""
+    progress = group.progress[sid]
+    lowest = progress.lowest_unacked()
+    again = progress.cursor - (lowest or 0) - progress.unacked
+    ledger.append([(actions.DROP, group.id, sid), (actions.COMMIT, group.id, sid, lowest, -1, "")])
+    logger.warning(
+        "group %s no longer shares subject %d; %d acked messages come again",
+        *(group.name, sid, again),
+    )
+
+
+class Divisions:
+    def __init__(self, ledger: Ledger, world: World, deadlines: Deadlines) -> None:
+        self._ledger = ledger
+        self._world = world
+        self._modes = Modes(world, deadlines)
+        self.ready: Callable[[Roster, Presence, float], None] = lambda *_: None
+        """Called for a member whose JoinGroup is held, when a subject of it has changed."""
+
+    # --- what a member may hold ------------------------------------------------------------------
+
+    def phase(self, roster: Roster, presence: Presence, sid: int) -> Phase:
+        phase = presence.phases.get(sid)
+        if phase is None:
+            phase = HELD if sid in roster.group.members[presence.id].holds else FREE
+        return phase
+
+    def entitled(self, roster: Roster, presence: Presence, sid: int) -> bool:
+        """Whether it may take the subject up now."""
+        return self.phase(roster, presence, sid) is FREE and self._is_for(roster, presence, sid)
+
+    def awaited(self, roster: Roster, presence: Presence, sid: int) -> bool:
+        """Whether there is something for it: it may take the subject up, or could if it were not stale."""
+        phase = self.phase(roster, presence, sid)
+        return phase in (FREE, STALE) and self._is_for(roster, presence, sid)
+
+    def _is_for(self, roster: Roster, presence: Presence, sid: int) -> bool:
+        division = roster.divisions[sid]
+        if division.step is OWNED:
+            return division.owner == presence.id
+        if division.step not in PULLING:
+            return False
+        return presence.bears or self._world.mode(roster.group.name, sid) == SHARED
+
+    def awaits(self, roster: Roster, presence: Presence) -> bool:
+        """Whether it may soon take up a subject that is being taken away from others."""
+        for sid in presence.topics:
+            division = roster.divisions[sid]
+            if division.awaited is not None and division.awaited != presence.id:
+                return True
+            if division.step in CHANGING and sid not in roster.group.members[presence.id].holds:
+                holders = division.plain if division.step is not CLOSING else division.pull
+                mine = division.step is OPENING or division.owner == presence.id
+                if mine and holders:
+                    return True
+        return False
+
+    def take_up(self, roster: Roster, presence: Presence, now: float) -> bool:
+        """Give a member all that it may hold now; whether that was anything."""
+        due = [sid for sid in sorted(presence.topics) if self.entitled(roster, presence, sid)]
+        if not due:
+            return False
+        pull = [sid for sid in due if roster.divisions[sid].step in PULLING]
+        plain = [sid for sid in due if roster.divisions[sid].step is OWNED]
+        self._ledger.give(roster.group, roster.group.members[presence.id], plain, pull)
+        for sid in plain:
+            roster.divisions[sid].plain.add(presence.id)
+        for sid in pull:
+            roster.divisions[sid].pull.add(presence.id)
+            presence.grants[sid] = Grant(now)
+        return True
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def move(
+        self, roster: Roster, presence: Presence, event: Event, sids: Iterable[int], now: float
+    ) -> None:
+        """Something happened to a member's holding of these subjects."""
+        gone = []
+        for sid in (sids := list(sids)):
+            before = self.phase(roster, presence, sid)
+            after = MOVES[presence.manner, before, event]
+            if after in (FREE, HELD):
+                presence.phases.pop(sid, None)
+            else:
+                presence.phases[sid] = after
+            if after is not before:
+                roster.version += 1
+            if before in HOLDING and after not in HOLDING:
+                gone.append(sid)
+        self._let_go(roster, presence, gone, now)
+        if event in (JOINED, DROPPED, CLAIMED):
+            self._came(roster, presence, sids, now)
+
+    def _came(self, roster: Roster, presence: Presence, sids: list[int], now: float) -> None:
+        """An owner that was asked to rejoin has done so."""
+        for sid in sids:
+            division = roster.divisions[sid]
+            if division.awaited == presence.id:
+                division.awaited = None
+                self._wake(roster, division, now)
+
+    def drop(self, roster: Roster, presence: Presence, sids: Iterable[int], now: float) -> None:
+        """A member holds these no longer, and its client knows."""
+        roster.version += 1
+        for sid in (sids := list(sids)):
+            presence.phases.pop(sid, None)
+        holds = roster.group.members[presence.id].holds
+        self._let_go(roster, presence, [sid for sid in sids if sid in holds], now)
+
+    def enrol(self, roster: Roster, presence: Presence, topics: set[int]) -> set[int]:
+        """These are the subjects of a member now; gives those to be looked at."""
+        before, presence.topics = presence.topics, topics
+        roster.version += 1
+        for sid in before - topics:
+            roster.divisions[sid].unsubscribe(presence.id)
+        for sid in topics - before:
+            roster.division(sid).subscribers[presence.id] = presence
+            self.count_stranger(roster, sid, presence)
+        return before ^ topics
+
+    @staticmethod
+    def count_stranger(roster: Roster, sid: int, presence: Presence) -> None:
+        """Whether a subscriber is known to bear sharing may have changed."""
+        strangers = roster.divisions[sid].strangers
+        if presence.bears:
+            strangers.pop(presence.id, None)
+        else:
+            strangers[presence.id] = presence
+
+    def subscribe(self, roster: Roster, presence: Presence, topics: set[int], now: float) -> None:
+        """Likewise, and what comes of it."""
+        changed = self.enrol(roster, presence, topics)
+        for sid in changed:
+            self.advance(roster, sid, now)
+        for sid in sorted(changed & topics):
+            self._spread(roster, sid, presence.id, now)
+
+    def _spread(self, roster: Roster, sid: int, newcomer: str, now: float) -> None:
+        division = roster.divisions[sid]
+        exclusive = self._world.mode(roster.group.name, sid) == EXCLUSIVE
+        if exclusive and division.step in (OWNED, MOVING) and is_due_to(roster, division, newcomer):
+            set_owner(roster, division, newcomer)
+            self.advance(roster, sid, now)
+
+    def leave(self, roster: Roster, presence: Presence, heir: str | None = None) -> set[int]:
+        """A member is gone. Its owned subjects go to `heir`, if there is one. Gives those to look at."""
+        group = roster.group
+        held = list(group.members[presence.id].holds)
+        self._ledger.remove(group, group.members[presence.id])
+        del roster.presences[presence.id]
+        sids = {*held, *presence.topics}
+        for sid in sids:
+            division = roster.division(sid)
+            division.unsubscribe(presence.id)
+            division.plain.discard(presence.id)
+            division.pull.discard(presence.id)
+            if division.owner == presence.id:
+                set_owner(roster, division, heir)
+        roster.owned.pop(presence.id, None)
+        return sids
+
+    def look_at(self, roster: Roster, sids: Iterable[int], now: float) -> None:
+        """Some of these subjects were let go of."""
+        for sid in sids:
+            self.advance(roster, sid, now)
+            self._world.changed(roster.group, sid)
+
+    def forget(self, roster: Roster, sid: int) -> None:
+        """The subject was deleted; nothing durable is left of it."""
+        division = roster.divisions.pop(sid, None)
+        if division is None:
+            return
+        set_owner(roster, division, None)
+        for member_id in {*division.subscribers, *division.plain, *division.pull}:
+            presence = roster.presences[member_id]
+            presence.topics.discard(sid)
+            for record in (presence.phases, presence.expecting, presence.grants, presence.nets):
+                record.pop(sid, None)
+            if member_id in division.plain or member_id in division.pull:
+                presence.nudged = True
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def advance(self, roster: Roster, sid: int, now: float) -> None:
+        """Look at a subject anew, after anything that may matter to it."""
+        group, division = roster.group, roster.division(sid)
+        before, awaited = division.step, division.awaited
+        while True:
+            progress = group.progress.get(sid)
+            want_pull = self._modes.wants_pull(roster, sid, progress, now)
+            if not want_pull:
+                choose_owner(roster, division)
+            step = decide(want_pull, progress, division)
+            if step is OPENING and not division.plain:
+                self._share(group, sid, progress)
+            elif step is DRAINING and division.has_only_strangers:
+                unshare(self._ledger, group, sid)
+                division.reset_timers()
+            elif step is CLOSING and not division.pull:
+                self._ledger.append([(actions.UNSHARE, group.id, sid)])
+                division.reset_timers()
+                logger.info("group %s reads %s in order again", group.name, self._name(sid))
+            else:
+                break
+        division.step = step
+        if step is SHARING:
+            set_owner(roster, division, None)
+        elif step is OPENING:
+            self._each(roster, division.plain, TAKE, sid, now)
+        elif step is CLOSING:
+            self._each(roster, division.pull, TAKE, sid, now)
+        elif step is MOVING:
+            self._each(roster, division.plain - {division.owner}, TAKE, sid, now)
+        if step is not before:
+            roster.version += 1
+            self._entered(roster, sid, before, now)
+        elif awaited is not None and division.awaited is None:
+            self._wake(roster, division, now)  # the owner that was asked to rejoin is gone
+
+    def _entered(self, roster: Roster, sid: int, before: Step, now: float) -> None:
+        division = roster.divisions[sid]
+        if division.step in PULLING and before is CLOSING:
+            self._each(roster, division.pull, KEEP, sid, now)
+        elif division.step in (OWNED, MOVING) and division.owner in division.plain:
+            self._each(roster, {division.owner}, KEEP, sid, now)
+        self._world.changed(roster.group, sid)
+        self._wake(roster, division, now)
+
+    def _wake(self, roster: Roster, division: Division, now: float) -> None:
+        for presence in [p for p in division.subscribers.values() if p.ticket is not None]:
+            self.ready(roster, presence, now)
+
+    def _each(
+        self, roster: Roster, members: Iterable[str | None], event: Event, sid: int, now: float
+    ) -> None:
+        for member_id in list(members):
+            if member_id is not None:
+                self.move(roster, roster.presences[member_id], event, [sid], now)
+
+    def _let_go(self, roster: Roster, presence: Presence, sids: list[int], now: float) -> None:
+        if not sids:
+            return
+        group = roster.group
+        roster.version += 1
+        self._ledger.take(group, group.members[presence.id], sids)
+        for sid in sids:
+            division = roster.divisions[sid]
+            division.plain.discard(presence.id)
+            division.pull.discard(presence.id)
+            presence.grants.pop(sid, None)
+            presence.expecting.pop(sid, None)
+        self.look_at(roster, sids, now)
+
+    def _share(self, group: Group, sid: int, progress: Progress | None) -> None:
+        subject = self._world.subjects.by_id[sid]
+        position = None if progress is None else progress.position
+        if position is None:
+            latest = self._world.config(group.name).auto_offset_reset == LATEST
+            position = subject.high_watermark if latest else subject.earliest
+        elif position < 0:  # a commit that names an end: see offsets.py
+            position = subject.high_watermark if position == -1 else subject.earliest
+        elif position < subject.earliest:
+            logger.warning(
+                "group %s was at %d of %s, which now begins at %d: %d messages were deleted unread",
+                *(group.name, position, subject.name, subject.earliest),
+                subject.earliest - position,
+            )
+        cursor = max(subject.earliest, min(position, subject.high_watermark))
+        self._ledger.append([(actions.SHARE, group.id, sid, cursor)])
+        logger.info("group %s shares %s from %d on", group.name, subject.name, cursor)
+
+    def _name(self, sid: int) -> str:
+        subject = self._world.subjects.by_id.get(sid)
+        return subject.name if subject is not None else f"subject {sid}"

@@ -1,0 +1,133 @@
+"""Whether a subject is to be shared, by the group's consume.mode.
+
+    mode       is to be shared
+    exclusive  no
+    shared     yes; where nothing was committed, it begins by the group's consume.auto.offset.reset
+    auto       from the second subscriber on, once a position was committed: until then only the first
+               member's own auto.offset.reset knows where the group begins. So when the second comes,
+               a classic owner is asked to rejoin, once: then it commits, if it ever does. Back when at
+               most one subscriber has been left for auto.exclusive.after.ms. Then it drains; a member
+               that does not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again
+               ever later. A stranger among the subscribers (a client that is not known to bear
+               sharing, see sharers.py) keeps the subject from being shared; where it is shared
+               already, it drains at once and the stranger stands by meanwhile.
+
+With nobody there, a subject with unacked messages stays shared: the next member's first position is a
+pull offset.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from kumquat.gateway.groups.assignment.sharers import UNNAMED
+from kumquat.gateway.groups.membership.protocol import KIP_848
+from kumquat.gateway.groups.membership.roster import Division, Roster
+
+if TYPE_CHECKING:
+    from kumquat.core.delivery.state import Group, Progress
+    from kumquat.core.logs.messages.subject import Subjects
+    from kumquat.gateway.groups.deadlines import Deadlines
+    from kumquat.meta.group_configs import GroupConfig
+
+EXCLUSIVE, SHARED, AUTO = "exclusive", "shared", "auto"
+DRAIN_SECONDS = 15.0
+MAX_PATIENCE = 64.0
+TIMER = "division"
+"""Deadlines: (TIMER, group id, subject id)."""
+
+logger = logging.getLogger(__name__)
+
+
+class World(Protocol):
+    """What groups must know of the rest of the broker."""
+
+    @property
+    def subjects(self) -> Subjects: ...
+    def config(self, group: str) -> GroupConfig: ...
+    def mode(self, group: str, sid: int) -> str: ...
+    def now_ms(self) -> int:
+        """The wall clock, ms since the epoch."""
+
+    def changed(self, group: Group, sid: int) -> None:
+        """What may be handed out of this subject has changed: released, or no longer held back."""
+
+
+class Modes:
+    def __init__(self, world: World, deadlines: Deadlines) -> None:
+        self._world = world
+        self._deadlines = deadlines
+
+    def wants_pull(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
+        division = roster.divisions[sid]
+        mode = self._world.mode(roster.group.name, sid)
+        if mode != AUTO:
+            division.reason = ""
+            return mode == SHARED
+        shared = progress is not None and progress.shared
+        several = len(division.subscribers) > 1
+        self._explain(roster, division, sid, matters=several or shared)
+        may_share = several and not division.strangers
+        if progress is None or not shared:
+            committed = progress is not None and progress.committed
+            self._ask_owner(roster, division, several=may_share, committed=committed)
+            return committed and may_share
+        if may_share:
+            division.reset_timers()
+            return True
+        return self._stays_shared(roster, sid, progress, now)
+
+    def _explain(self, roster: Roster, division: Division, sid: int, *, matters: bool) -> None:
+        """Say once why a group does not share that otherwise would."""
+        division.reason = ""
+        stranger = next(iter(division.strangers), None)
+        if stranger is None or not matters:
+            return
+        software = roster.group.members[stranger].software or UNNAMED
+        division.reason = f"the client of member {stranger} ({software}) is not known to share"
+        if roster.reason != division.reason:
+            roster.reason = division.reason
+            logger.warning(
+                "group %s reads %s with one member at a time: %s. consume.mode=shared shares all the same",
+                *(roster.group.name, self._world.subjects.by_id[sid].name, division.reason),
+            )
+
+    def _ask_owner(
+        self, roster: Roster, division: Division, *, several: bool, committed: bool
+    ) -> None:
+        """Have an owner commit where the group is, if others wait for that."""
+        division.asked = division.asked and several
+        if committed or division.awaited not in division.plain:
+            division.awaited = None
+        if committed or division.asked or not several:
+            return
+        for member_id in division.plain:
+            presence = roster.presences[member_id]
+            if presence.manner != KIP_848:
+                presence.nudged = division.asked = True
+                division.awaited = member_id
+
+    def _stays_shared(self, roster: Roster, sid: int, progress: Progress, now: float) -> bool:
+        """With at most one subscriber, or with strangers."""
+        division, key = roster.divisions[sid], (TIMER, roster.group.id, sid)
+        if division.lonely_since is None:
+            division.lonely_since = now
+        after = self._world.config(roster.group.name).auto_exclusive_after_ms / 1000
+        due = division.lonely_since + after * division.patience
+        if now < due and not (division.strangers and division.patience == 1):
+            self._deadlines.set(key, due)
+            return True
+        if progress.settled:
+            return False
+        if not division.subscribers:
+            return True
+        if division.drain_until is None:
+            division.drain_until = now + DRAIN_SECONDS
+        if now < division.drain_until:
+            self._deadlines.set(key, division.drain_until)
+            return False
+        division.drain_until, division.lonely_since = None, now
+        division.patience = min(division.patience * 2, MAX_PATIENCE)
+        self._deadlines.set(key, now + after * division.patience)
+        return True

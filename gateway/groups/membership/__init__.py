@@ -1,0 +1,1 @@
+"""Who is in a group: joins, heartbeats, leaves, sessions, of each kind of member."""

@@ -1,0 +1,372 @@
+"""What all ways of being in a served group have in common: rosters, subscriptions, session clocks, the end.
+
+Keys of deadlines: (SESSION, group id, member id) when a member counts as gone, (REBALANCE, …) when a
+member that was asked to rejoin, to sync or to let go of something has not, (HOLD, …) when its held
+JoinGroup is answered all the same; (PENDING, group name, member id) when an id that was given is
+forgotten; (SILENCE,) when the silence of members that were there at the start is next written down.
+
+A session clock survives a restart of the broker. What counts is how long a broker has served without
+hearing from the member, summed over all starts since it was last heard: it is written every second while
+there is such a member. So a dead one goes, however often the broker restarts, and an outage costs nobody
+anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from base64 import urlsafe_b64encode
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kumquat.core.delivery import actions
+from kumquat.core.errors import StorageError
+from kumquat.gateway.groups.assignment.pattern import Patterns
+from kumquat.gateway.groups.assignment.sharers import UNNAMED, may_share
+from kumquat.gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
+from kumquat.gateway.groups.membership.protocol import EAGER, LED, manner_of
+from kumquat.gateway.groups.membership.roster import Phase, Presence, Roster
+from kumquat.gateway.groups.membership.weight import MAX_CLIENT_ID
+
+if TYPE_CHECKING:
+    from kumquat.core.delivery.state import Group, Member
+    from kumquat.core.logs.messages.subject import Subject
+    from kumquat.gateway.groups.assignment.division import Divisions
+    from kumquat.gateway.groups.assignment.modes import World
+    from kumquat.gateway.groups.deadlines import Deadlines
+    from kumquat.gateway.groups.ledger import Ledger
+
+SESSION, REBALANCE, HOLD, PENDING, SILENCE = "session", "rebalance", "hold", "pending", "silence"
+SILENCE_SECONDS = 1.0
+MAX_GROUP_ID = 32_767
+"""Bytes: what fits into a string of the older protocol versions."""
+BELIEVED_BEATS = 3
+MAX_GIVEN = 10_000
+"""Member ids that were given and not used, over all groups."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The broker's options on groups."""
+
+    min_session_ms: int
+    max_session_ms: int
+    max_size: int
+    initial_delay_ms: int
+    consumer_session_ms: int
+    consumer_heartbeat_ms: int
+    offsets_retention_ms: int
+    offsets_check_ms: int
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who asks: a connection, as far as groups care."""
+
+    client_id: str
+    host: str
+    bound: dict[str, str]
+    """Group → the member that this connection last spoke for."""
+    software: str = ""
+    """What the client calls itself, if it does; and its version."""
+    software_version: str = ""
+    asked: int = -1
+    """The version of its ApiVersions request; -1: it sent none."""
+    api_version: int = -1
+    """The version of this request."""
+
+
+def check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
+    if not group_id and not may_be_empty:
+        raise InvalidGroupId("a group id cannot be empty")
+    if len(group_id) > MAX_GROUP_ID or len(group_id.encode()) > MAX_GROUP_ID:
+        raise InvalidGroupId(f"a group id has at most {MAX_GROUP_ID} bytes")
+
+
+def new_member_id(prefix: str) -> str:
+    return f"{prefix[:MAX_CLIENT_ID]}-{urlsafe_b64encode(secrets.token_bytes(15)).decode()}"
+
+
+class Members:
+    def __init__(
+        self,
+        ledger: Ledger,
+        divisions: Divisions,
+        deadlines: Deadlines,
+        world: World,
+        limits: Limits,
+    ) -> None:
+        self.ledger = ledger
+        self.divisions = divisions
+        self.deadlines = deadlines
+        self.world = world
+        self.limits = limits
+        self.rosters: dict[int, Roster] = {}
+        self.pending: defaultdict[str, set[str]] = defaultdict(set)
+        """Group name → member ids that were given with MEMBER_ID_REQUIRED and have not come back yet."""
+        self._given: dict[tuple[str, str], None] = {}
+        """The same, oldest first: of more than MAX_GIVEN the oldest are forgotten."""
+        self._by_topic: defaultdict[str, set[int]] = defaultdict(set)
+        """Topic name → ids of the groups that have it among their names."""
+        self._by_pattern: set[int] = set()
+        self.patterns = Patterns()
+        self._counted_silence_at: float | None = None
+
+    # --- finding ---------------------------------------------------------------------------------
+
+    def roster(self, group: Group) -> Roster:
+        roster = self.rosters.get(group.id)
+        if roster is None or roster.group is not group:
+            if roster is not None:
+                self.drop(roster)
+            roster = self.rosters[group.id] = Roster(group)
+        return roster
+
+    def peek(self, group: Group) -> Roster:
+        """Likewise, but to look at: one that is empty is not kept."""
+        roster = self.rosters.get(group.id)
+        return roster if roster is not None and roster.group is group else Roster(group)
+
+    def is_empty(self, group: Group) -> bool:
+        """Nobody is in it; nor is anybody about to be, where a client assigns."""
+        return not group.members and self.peek(group).led is None
+
+    def find(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Roster, Member]:
+        """A member of a served group, by what a request says of it."""
+        group = self.ledger.groups.by_name.get(group_id)
+        if group is None:
+            raise UnknownMember(f"there is no group {group_id!r}")
+        roster = self.peek(group)
+        if instance_id is not None:
+            known = roster.instances.get(instance_id)
+            if known is None:
+                raise UnknownMember(f"nobody is static member {instance_id!r}")
+            if known != member_id:
+                raise FencedInstance(f"another one is static member {instance_id!r} now")
+        member = group.members.get(member_id)
+        if member is None or member_id not in roster.presences:
+            raise UnknownMember(f"{member_id!r} is no member of {group_id!r}")
+        return roster, member
+
+    def check_room(self, roster: Roster) -> None:
+        if len(roster.group.members) >= self.limits.max_size:
+            raise GroupFull(f"group.max.size={self.limits.max_size} reached")
+
+    # --- coming ----------------------------------------------------------------------------------
+
+    def enter(self, roster: Roster, member: Member, now: float) -> Presence:
+        """A new member, as it is to be."""
+        self.ledger.put(roster.group, member)
+        self.arrived(roster.group.name, member.id)
+        manner = manner_of(member.kind, member.software)
+        presence = Presence(member.id, manner, bears=may_share(member.software))
+        roster.presences[member.id] = presence
+        if member.instance_id is not None:
+            roster.instances[member.instance_id] = member.id
+        self.resubscribe(roster, presence, now)
+        self.touch(roster, member, now)
+        logger.info(
+            "member %s joined group %s (%s, %s)",
+            *(member.id, roster.group.name, manner, member.software),
+        )
+        return presence
+
+    def replace(self, roster: Roster, old: Member, new: Member, now: float) -> Presence:
+        """A new member in the place of an old one, which is fenced."""
+        sids = self._remove(roster, old, "another came in its place", heir=new.id)
+        presence = self.enter(roster, new, now)
+        self.divisions.look_at(roster, sids, now)
+        return presence
+
+    def resume(self, roster: Roster, now: float) -> None:
+        """All members that were there when the broker stopped."""
+        for member in roster.group.members.values():
+            presence = self._restored(member)
+            roster.presences[member.id] = presence
+            if member.instance_id is not None:
+                roster.instances[member.instance_id] = member.id
+            for sid, slot in member.holds.items():
+                division = roster.division(sid)
+                (division.pull if slot else division.plain).add(member.id)
+                if slot:
+                    presence.expecting[sid] = BELIEVED_BEATS
+            self.divisions.enrol(roster, presence, self._topics(roster, presence))
+            if member.kind == EAGER:  # it may be between a JoinGroup and a SyncGroup
+                presence.phases = dict.fromkeys(presence.topics - member.holds.keys(), Phase.STALE)
+            self.resume_clock(roster, member, now)
+        for sid, progress in roster.group.progress.items():
+            if progress.shared:
+                roster.division(sid)
+        for sid in list(roster.divisions):
+            self.divisions.advance(roster, sid, now)
+
+    @staticmethod
+    def _restored(member: Member) -> Presence:
+        """Where it was stored before clients were told apart, who shares may go on; it is asked to rejoin,
+        and says then what it is."""
+        presence = Presence(member.id, member.kind, bears=may_share(member.software))
+        if not member.software:
+            presence.bears = any(member.holds.values())
+            presence.nudged = True
+        return presence
+
+    def recognise(self, roster: Roster, presence: Presence, software: str, now: float) -> None:
+        """What its client is may have become known. Some name themselves on their first connection only:
+        what is known of a member is not forgotten."""
+        member = roster.group.members[presence.id]
+        if software == UNNAMED and member.software:
+            software = member.software
+        if software != member.software:
+            self.ledger.put(roster.group, member, software=software)
+        presence.manner = manner_of(member.kind, software)
+        if presence.bears != may_share(software):
+            presence.bears = not presence.bears
+            for sid in presence.topics:
+                self.divisions.count_stranger(roster, sid, presence)
+                self.divisions.advance(roster, sid, now)
+
+    def touch(self, roster: Roster, member: Member, now: float) -> None:
+        """A sign of life."""
+        if (roster.group.id, member.id) in self.ledger.groups.silent:
+            with suppress(StorageError):  # it is written with the next one
+                self.ledger.append([(actions.HEARD, roster.group.id, member.id)])
+        self.deadlines.set((SESSION, roster.group.id, member.id), now + member.session_ms / 1000)
+
+    def resume_clock(self, roster: Roster, member: Member, now: float) -> None:
+        """The session clock of a member that was there when the broker stopped goes on."""
+        silent_ms = self.ledger.groups.silent.get((roster.group.id, member.id), 0)
+        left = max(0, member.session_ms - silent_ms) / 1000
+        self.deadlines.set((SESSION, roster.group.id, member.id), now + left)
+
+    def count_silence(self, now: float) -> None:
+        """Write down for how long more those who were not heard since the start are silent. Time in which
+        the whole broker stood still is not theirs."""
+        if not self.ledger.groups.silent:
+            return
+        before = now if self._counted_silence_at is None else self._counted_silence_at
+        passed = min(now - before, 2 * SILENCE_SECONDS)
+        if passed > 0:
+            self.ledger.append([(actions.SILENT, round(passed * 1000))])
+        self._counted_silence_at = now
+        self.deadlines.set((SILENCE,), now + SILENCE_SECONDS)
+
+    def expect(self, roster: Roster, member: Member, now: float) -> None:
+        """It is to do something within its rebalance time-out; a time that is running runs on."""
+        key = (REBALANCE, roster.group.id, member.id)
+        if key not in self.deadlines:
+            self.deadlines.set(key, now + max(member.rebalance_ms, 0) / 1000)
+
+    def met(self, roster: Roster, member: Member) -> None:
+        self.deadlines.drop((REBALANCE, roster.group.id, member.id))
+
+    def give_id(self, group_id: str, prefix: str, session_ms: int, now: float) -> str:
+        """An id for somebody who is to come back with it."""
+        if len(self._given) >= MAX_GIVEN:
+            self.arrived(*next(iter(self._given)))
+        member_id = new_member_id(prefix)
+        self.pending[group_id].add(member_id)
+        self._given[group_id, member_id] = None
+        self.deadlines.set((PENDING, group_id, member_id), now + session_ms / 1000)
+        return member_id
+
+    def arrived(self, group_id: str, member_id: str) -> None:
+        """Who was given an id has come, or never will."""
+        given = self.pending.get(group_id)
+        if given is not None:
+            given.discard(member_id)
+            self._given.pop((group_id, member_id), None)
+            if not given:
+                del self.pending[group_id]
+            self.deadlines.drop((PENDING, group_id, member_id))
+
+    # --- subscriptions ---------------------------------------------------------------------------
+
+    def resubscribe(self, roster: Roster, presence: Presence, now: float) -> None:
+        """Find the subjects that a member's subscription means now."""
+        self.divisions.subscribe(roster, presence, self._topics(roster, presence), now)
+
+    def _topics(self, roster: Roster, presence: Presence) -> set[int]:
+        member, by_name = roster.group.members[presence.id], self.world.subjects.by_name
+        for name in member.subscription:
+            self._by_topic[name].add(roster.group.id)
+        roster.names.update(member.subscription)
+        topics = {by_name[name].id for name in member.subscription if name in by_name}
+        if member.pattern is not None:
+            self._by_pattern.add(roster.group.id)
+            self.patterns.forget_all_but(self._patterns_in_use)
+            topics.update(self.patterns.found(member.pattern, self.world.subjects))
+        return topics
+
+    def _patterns_in_use(self) -> set[str]:
+        return {
+            member.pattern
+            for gid in self._by_pattern
+            for member in self.rosters[gid].group.members.values()
+            if member.pattern is not None
+        }
+
+    def subject_added(self, subject: Subject, now: float) -> None:
+        matching = self.patterns.added(subject)
+        for gid in self._by_topic.get(subject.name, set()) | self._by_pattern:
+            roster = self.rosters[gid]
+            for presence in list(roster.presences.values()):
+                member = roster.group.members[presence.id]
+                if subject.name in member.subscription or member.pattern in matching:
+                    topics = presence.topics | {subject.id}
+                    self.divisions.subscribe(roster, presence, topics, now)
+
+    def subject_removed(self, sid: int) -> None:
+        self.patterns.removed(sid)
+        for roster in self.rosters.values():
+            self.divisions.forget(roster, sid)
+
+    # --- going -----------------------------------------------------------------------------------
+
+    def leave(self, roster: Roster, member: Member, now: float, why: str) -> None:
+        """A member is gone, with all that it held."""
+        self.divisions.look_at(roster, self._remove(roster, member, why), now)
+        self.tidy(roster)
+
+    def _remove(
+        self, roster: Roster, member: Member, why: str, heir: str | None = None
+    ) -> set[int]:
+        gid = roster.group.id
+        presence = roster.presences[member.id]
+        for kind in (SESSION, REBALANCE, HOLD):
+            self.deadlines.drop((kind, gid, member.id))
+        if member.instance_id is not None and roster.instances.get(member.instance_id) == member.id:
+            del roster.instances[member.instance_id]
+        sids = self.divisions.leave(roster, presence, heir)
+        if presence.ticket is not None:
+            presence.ticket.resolve(UnknownMember(why))
+        logger.info("member %s left group %s: %s", member.id, roster.group.name, why)
+        return sids
+
+    def tidy(self, roster: Roster) -> None:
+        """Forget what nobody needs of a group without members. What it shares has a timer to watch."""
+        group = roster.group
+        if group.members or roster.led is not None:
+            return
+        self.ledger.forget_if_unused(group)
+        if not any(progress.shared for progress in group.progress.values()):
+            self.drop(roster)
+
+    def drop(self, roster: Roster) -> None:
+        """Nobody is in that group, or it is gone."""
+        gid = roster.group.id
+        if self.rosters.get(gid) is not roster:
+            return
+        del self.rosters[gid]
+        self._by_pattern.discard(gid)
+        for name in roster.names:
+            self._by_topic[name].discard(gid)
+            if not self._by_topic[name]:
+                del self._by_topic[name]
+
+
+def is_led(group: Group) -> bool:
+    return any(member.kind == LED for member in group.members.values())

@@ -1,0 +1,304 @@
+"""The volatile side of served groups: what each member was told, and how each subject is divided.
+
+A member's holding of a subject, `none`, `plain` or `pull`, is durable (Member.holds). On the way from
+one to another it passes phases, which are not: after a restart of the broker a holding that was being
+taken away is simply decided upon anew.
+
+    FREE     not held, may be given
+    STALE    not held, but the client may still remember a position: it must first be told an assignment
+             without the subject (kafka-python keeps the position of what it gets again)
+    RINSED   likewise; it was told, and has yet to show by a heartbeat that the answer has come
+    HELD     held
+    TAKING   held, to be taken away; the client does not know yet
+    TOLD     held; the client was told an assignment without it and has yet to confirm
+
+Eager clients are of two manners. Of some (Java, librdkafka) it is known that they forget all positions
+when they rejoin and ask anew: for them there is no STALE.
+
+What moves it, besides GRANT (FREE to HELD) and the end of the member: see MOVES. A classic client is
+asked to come by answering its heartbeat REBALANCE_IN_PROGRESS.
+    TAKE     the subject is to be taken away
+    KEEP     not after all
+    JOINED   the member sent a JoinGroup. An eager one has dropped all that it held, having committed
+    DROPPED  likewise, and it said that it does not hold this one (cooperative clients list what they hold)
+    CLAIMED  likewise, and it said that it does: it has not got the answer that told it to let go
+    BEAT     it sent a heartbeat in its generation
+    WITHOUT  it was answered an assignment in which the subject is not
+    CONFIRM  a KIP-848 member reported what it owns, and this is not in it
+Where a move leads from HELD, TAKING or TOLD to FREE or STALE, the member *lets go*: until then its
+commits count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from kumquat.gateway.groups.membership.protocol import COOPERATIVE, EAGER, FORGETFUL, KIP_848
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kumquat.core.delivery.state import Group
+    from kumquat.gateway.groups.membership.client_assigned import Led
+
+
+class Phase(Enum):
+    FREE = auto()
+    STALE = auto()
+    RINSED = auto()
+    HELD = auto()
+    TAKING = auto()
+    TOLD = auto()
+
+
+class Event(Enum):
+    TAKE = auto()
+    KEEP = auto()
+    JOINED = auto()
+    DROPPED = auto()
+    CLAIMED = auto()
+    BEAT = auto()
+    WITHOUT = auto()
+    CONFIRM = auto()
+
+
+FREE, STALE, RINSED, HELD, TAKING, TOLD = Phase
+TAKE, KEEP, JOINED, DROPPED, CLAIMED, BEAT, WITHOUT, CONFIRM = Event
+HOLDING = frozenset({HELD, TAKING, TOLD})
+
+MOVES: dict[tuple[str, Phase, Event], Phase] = {
+    (FORGETFUL, HELD, TAKE): TAKING,
+    (FORGETFUL, TAKING, TAKE): TAKING,
+    (FORGETFUL, HELD, KEEP): HELD,
+    (FORGETFUL, TAKING, KEEP): HELD,
+    (FORGETFUL, HELD, JOINED): HELD,
+    (FORGETFUL, STALE, JOINED): FREE,
+    (FORGETFUL, RINSED, JOINED): FREE,
+    (FORGETFUL, TAKING, JOINED): FREE,
+    (FORGETFUL, TAKING, WITHOUT): FREE,
+    (FORGETFUL, STALE, BEAT): STALE,
+    (FORGETFUL, TAKING, BEAT): TAKING,
+    (EAGER, HELD, TAKE): TAKING,
+    (EAGER, TAKING, TAKE): TAKING,
+    (EAGER, HELD, KEEP): HELD,
+    (EAGER, TAKING, KEEP): HELD,
+    (EAGER, STALE, JOINED): STALE,
+    (EAGER, RINSED, JOINED): STALE,
+    (EAGER, HELD, JOINED): HELD,
+    (EAGER, TAKING, JOINED): STALE,
+    (EAGER, STALE, WITHOUT): RINSED,
+    (EAGER, RINSED, WITHOUT): RINSED,
+    (EAGER, TAKING, WITHOUT): RINSED,
+    (EAGER, STALE, BEAT): STALE,
+    (EAGER, RINSED, BEAT): FREE,
+    (EAGER, TAKING, BEAT): TAKING,
+    (COOPERATIVE, HELD, TAKE): TAKING,
+    (COOPERATIVE, TAKING, TAKE): TAKING,
+    (COOPERATIVE, TOLD, TAKE): TOLD,
+    (COOPERATIVE, HELD, KEEP): HELD,
+    (COOPERATIVE, TAKING, KEEP): HELD,
+    (COOPERATIVE, TOLD, KEEP): TOLD,
+    (COOPERATIVE, HELD, JOINED): HELD,
+    (COOPERATIVE, TAKING, JOINED): TAKING,
+    (COOPERATIVE, TOLD, JOINED): FREE,
+    (COOPERATIVE, HELD, DROPPED): HELD,
+    (COOPERATIVE, TAKING, DROPPED): FREE,
+    (COOPERATIVE, TOLD, DROPPED): FREE,
+    (COOPERATIVE, HELD, CLAIMED): HELD,
+    (COOPERATIVE, TAKING, CLAIMED): TAKING,
+    (COOPERATIVE, TOLD, CLAIMED): TAKING,
+    (COOPERATIVE, TAKING, BEAT): TAKING,
+    (COOPERATIVE, TOLD, BEAT): TOLD,
+    (COOPERATIVE, TAKING, WITHOUT): TOLD,
+    (COOPERATIVE, TOLD, WITHOUT): TOLD,
+    (KIP_848, HELD, TAKE): TAKING,
+    (KIP_848, TAKING, TAKE): TAKING,
+    (KIP_848, TOLD, TAKE): TOLD,
+    (KIP_848, HELD, KEEP): HELD,
+    (KIP_848, TAKING, KEEP): HELD,
+    (KIP_848, TOLD, KEEP): TOLD,
+    (KIP_848, TAKING, WITHOUT): TOLD,
+    (KIP_848, TOLD, WITHOUT): TOLD,
+    (KIP_848, HELD, CONFIRM): HELD,
+    (KIP_848, TAKING, CONFIRM): TAKING,
+    (KIP_848, TOLD, CONFIRM): FREE,
+}
+
+
+class Step(Enum):
+    """Where the division of a subject stands; division.py decides."""
+
+    OWNED = auto()
+    MOVING = auto()
+    OPENING = auto()
+    SHARING = auto()
+    DRAINING = auto()
+    CLOSING = auto()
+
+
+class Ticket:
+    """A request whose answer is not there yet. `resolve` is called once; what comes later is ignored."""
+
+    __slots__ = ("_wake", "answer")
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+        self._wake: Callable[[], None] | None = None
+
+    def on_answer(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def resolve(self, answer: Any) -> None:
+        if self.answer is None:
+            self.answer = answer
+            if self._wake is not None:
+                self._wake()
+
+
+@dataclass(slots=True)
+class Grant:
+    """A pull log that its member has not asked OffsetFetch for yet."""
+
+    at: float
+    beats: int = 0
+
+
+@dataclass(slots=True)
+class Presence:
+    """A member of a served group, as it is now."""
+
+    id: str
+    manner: str
+    """How it rebalances: its kind, or FORGETFUL."""
+    bears: bool = True
+    """Its client is known to bear sharing: see sharers.py."""
+    topics: set[int] = field(default_factory=set)
+    """The subjects that it is subscribed to and that exist."""
+    phases: dict[int, Phase] = field(default_factory=dict)
+    """Only where it is neither FREE nor HELD."""
+    syncing: bool = False
+    """Its JoinGroup was answered, its SyncGroup has not come."""
+    nudged: bool = False
+    """It is to rejoin for a reason that shows in nothing else: a subject that it held was deleted."""
+    ticket: Ticket | None = None
+    """Its JoinGroup, where that is held."""
+    told_at: float = 0.0
+    expecting: dict[int, int] = field(default_factory=dict)
+    """Subjects that it holds by pull and may be about to ask OffsetFetch for, with the heartbeats on the
+    same connection for which that is still believed."""
+    via: dict[str, str] | None = None
+    """The connection of its last heartbeat: its binding, taken as a name."""
+    grants: dict[int, Grant] = field(default_factory=dict)
+    nets: dict[int, int] = field(default_factory=dict)
+    """How often a pull log was replaced because it was never asked for."""
+    told: frozenset[int] | None = None
+    """The assignment that a KIP-848 member was told last; None: it is to be told."""
+    owned: frozenset[int] | None = None
+    """What a KIP-848 member reported last that it owns; None: not known."""
+    silent_beats: int = 0
+    """Its heartbeats without such a report since it was told to let go of something."""
+    previous_epoch: int = -1
+    seen: int = -1
+    """The version of the roster in which there was nothing for it: it need not be looked through again."""
+    away: bool = False
+    """A static KIP-848 member that has said that it will come back."""
+
+
+class Division:
+    """How one subject is divided among the members of a group."""
+
+    __slots__ = (
+        "asked",
+        "awaited",
+        "drain_until",
+        "lonely_since",
+        "owner",
+        "patience",
+        "plain",
+        "pull",
+        "reason",
+        "step",
+        "strangers",
+        "subscribers",
+    )
+
+    def __init__(self) -> None:
+        self.subscribers: dict[str, Presence] = {}
+        self.strangers: dict[str, Presence] = {}
+        """Those of them that are not known to bear sharing."""
+        self.reason = ""
+        """Why it is not shared, where only strangers are in the way."""
+        self.plain: set[str] = set()
+        self.pull: set[str] = set()
+        """Who holds it, and how."""
+        self.owner: str | None = None
+        """Who is to hold it by plain offsets."""
+        self.step = Step.OWNED
+        self.asked = False
+        """Its owner was asked to rejoin, so that it commits where the group is."""
+        self.awaited: str | None = None
+        """The owner, until it has done so."""
+        self.lonely_since: float | None = None
+        """Since when a shared subject has had fewer than two subscribers."""
+        self.patience = 1.0
+        """Grows when a drain did not succeed."""
+        self.drain_until: float | None = None
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a member reads the subject, or is to."""
+        return bool(self.subscribers or self.plain or self.pull)
+
+    @property
+    def has_only_strangers(self) -> bool:
+        """Somebody is there, and nobody who holds or may take up a pull log."""
+        return not self.pull and 0 < len(self.subscribers) == len(self.strangers)
+
+    def unsubscribe(self, member_id: str) -> None:
+        self.subscribers.pop(member_id, None)
+        self.strangers.pop(member_id, None)
+
+    def reset_timers(self) -> None:
+        self.lonely_since = self.drain_until = None
+        self.patience = 1.0
+
+
+class Roster:
+    """The volatile side of one group."""
+
+    __slots__ = (
+        "divisions",
+        "group",
+        "instances",
+        "led",
+        "names",
+        "owned",
+        "presences",
+        "reason",
+        "version",
+    )
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.presences: dict[str, Presence] = {}
+        self.version = 0
+        """Grows with every change that may be of interest to a member."""
+        self.divisions: dict[int, Division] = {}
+        self.instances: dict[str, str] = {}
+        """Static members: instance id → member id."""
+        self.names: set[str] = set()
+        """Topics that a member is, or once was, subscribed to by name."""
+        self.owned: dict[str, int] = {}
+        """How many subjects each member is the owner of."""
+        self.reason = ""
+        """What was last logged about why it does not share."""
+        self.led: Led | None = None
+        """Where a client assigns."""
+
+    def division(self, sid: int) -> Division:
+        division = self.divisions.get(sid)
+        if division is None:
+            division = self.divisions[sid] = Division()
+        return division

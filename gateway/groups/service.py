@@ -1,0 +1,413 @@
+"""Groups in a running broker: a thin Trio shell around kumquat.gateway.groups.Coordinator.
+
+It decides nothing. It gives the decisions their clock, sees to it that an answer leaves only when what it
+builds on is durable, waits with requests that are held, has one task for all deadlines and one that looks
+for offsets past their retention, some groups at a time.
+
+For other parts of the broker:
+    groups                        the durable state: groups, members, positions, pull logs
+    group_config(name)            what is configured for a group
+    request_rebalance(group, id)  take all pull logs from a member and give it new ones
+    subscribers(group, sid)       how many members share a subject
+    hand_outs(group, sid)         what may be handed out of it now
+    on_resumed(callback)          callback(group, sid): more may be handed out than before
+    config_changed(group, sid)    a group's, or a subject's, configs were altered
+    change(actions)               an admin's word, when it is durable
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractContextManager, contextmanager
+from enum import Enum
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.pools import SEARCH, in_thread
+from kumquat.gateway.groups.assignment.pattern import Pattern, matching_patterns
+from kumquat.gateway.groups.coordinator import Coordinator
+from kumquat.gateway.groups.errors import CoordinatorNotAvailable, GroupError
+from kumquat.gateway.groups.membership.members import Caller, Limits
+from kumquat.gateway.groups.membership.refusals import Refusals
+from kumquat.gateway.groups.membership.roster import Step, Ticket
+from kumquat.gateway.groups.membership.weight import MAX_CLIENT_ID
+from kumquat.gateway.net.turns import Turn
+from kumquat.gateway.wire import OffsetCommitRequestTopic
+from kumquat.meta.group_configs import consume_mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.state import Group
+    from kumquat.core.logs.actions.service import ActionService
+    from kumquat.core.logs.messages.subject import Subject, Subjects
+    from kumquat.gateway.config.options import BrokerConfig
+    from kumquat.gateway.groups.offsets import Position
+    from kumquat.gateway.net.dispatch import Session
+    from kumquat.gateway.wire import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        HeartbeatRequest,
+        HeartbeatResponse,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        OffsetCommitRequest,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
+    from kumquat.meta.group_configs import GroupConfig
+    from kumquat.meta.registry import Registry
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+NEVER = float("inf")
+NEEDS_ID_FROM = 4
+CAN_SKIP_FROM = 9
+STALL_SECONDS = 1.0
+EXPIRED_AT_ONCE = 100
+"""Groups that are looked at for offsets past their retention before others have their turn."""
+MOST_EXPLAINED = 100
+PARTITIONS_AT_A_TIME = 200
+"""Of a commit, in one step of the event loop: some 2 ms."""
+
+
+class HandOut(Enum):
+    ALL = "all"
+    AGAIN = "what waits to be delivered again, nothing new"
+    NOTHING = "nothing"
+
+
+HAND_OUTS = {Step.SHARING: HandOut.ALL, Step.DRAINING: HandOut.AGAIN}
+
+
+def limits(config: BrokerConfig) -> Limits:
+    return Limits(
+        min_session_ms=config.group_min_session_timeout_ms,
+        max_session_ms=config.group_max_session_timeout_ms,
+        max_size=config.group_max_size,
+        initial_delay_ms=config.group_initial_rebalance_delay_ms,
+        consumer_session_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_ms=config.group_consumer_heartbeat_interval_ms,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_check_ms=config.offsets_retention_check_interval_ms,
+    )
+
+
+class Coordination:
+    def __init__(
+        self, actions: ActionService, subjects: Subjects, registry: Registry, limits: Limits
+    ) -> None:
+        self.groups = actions.groups
+        self.subjects = subjects
+        self._actions = actions
+        self._limits = limits
+        self._registry = registry
+        self._core = Coordinator(actions.groups, actions.append_nowait, self, limits)
+        self._refusals = Refusals()
+        self._resumed: list[Callable[[Group, int], None]] = []
+        self._sooner = trio.Event()
+        self._sleeps_until = NEVER
+
+    # --- running ---------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """See to deadlines until cancelled. Started when what was stored is taken over."""
+        self._core.start(trio.current_time())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._expire_offsets)
+            task_status.started()
+            await self._see_to_deadlines()
+
+    async def _see_to_deadlines(self) -> None:
+        while True:
+            self._sooner = trio.Event()
+            self._sleeps_until = self._core.deadlines.next
+            with trio.move_on_at(self._sleeps_until):
+                await self._sooner.wait()
+            if trio.current_time() - self._sleeps_until > STALL_SECONDS:
+                # The whole broker stood still. Heartbeats wait to be read: read them first.
+                await trio.sleep(STALL_SECONDS)
+            self._core.tick(trio.current_time())
+
+    async def _expire_offsets(self) -> None:
+        while True:
+            await trio.sleep(self._limits.offsets_check_ms / 1000)
+            try:
+                await self.expire_offsets()
+            except CoordinatorNotAvailable as error:
+                logger.error("offsets past their retention are not forgotten: %s", error)
+
+    async def expire_offsets(self) -> int:
+        """Forget what is past its retention; how much that was."""
+        count, ids = 0, list(self.groups.by_id)
+        for first in range(0, len(ids), EXPIRED_AT_ONCE):
+            some = ids[first : first + EXPIRED_AT_ONCE]
+            count += self._do(lambda some=some: self._core.expire(some))  # type: ignore[misc]
+            await trio.lowlevel.checkpoint()
+        return count
+
+    def _set_alarm(self) -> None:
+        if self._core.deadlines.next < self._sleeps_until:
+            self._sooner.set()
+
+    # --- requests --------------------------------------------------------------------------------
+
+    async def join(self, session: Session, request: JoinGroupRequest) -> JoinGroupResponse:
+        def decide() -> JoinGroupResponse | Ticket:
+            return self._core.join(
+                request,
+                _caller(session),
+                trio.current_time(),
+                needs_id=session.version >= NEEDS_ID_FROM,
+                can_skip=session.version >= CAN_SKIP_FROM,
+            )
+
+        with self._telling(session, request.group_id):
+            answer: JoinGroupResponse = await self._answer(decide, session.long_poll())
+            return answer
+
+    @contextmanager
+    def _telling(self, session: Session, group_id: str) -> Iterator[None]:
+        """A join that is refused in here is logged."""
+        try:
+            yield
+        except CoordinatorNotAvailable:  # told where the disk failed
+            raise
+        except GroupError as error:
+            self._refusals.tell(group_id, _caller(session), error)
+            raise
+
+    async def sync(self, session: Session, request: SyncGroupRequest) -> SyncGroupResponse:
+        answer: SyncGroupResponse = await self._answer(
+            lambda: self._core.sync(request, _caller(session), trio.current_time()),
+            session.long_poll(),
+        )
+        return answer
+
+    def heartbeat(self, session: Session, request: HeartbeatRequest) -> HeartbeatResponse:
+        return self._do(
+            lambda: self._core.heartbeat(request, _caller(session), trio.current_time())
+        )
+
+    async def leave(
+        self, session: Session, group_id: str, members: Iterable[tuple[str, str | None]]
+    ) -> list[int]:
+        """A code for each member, by its id or instance id."""
+        codes: list[int] = []
+        caller, turn = _caller(session), Turn()
+        for member_id, instance_id in members:
+            if turn.over:
+                await turn.give_way()
+            try:
+                self._do(
+                    lambda m=member_id, i=instance_id: self._core.leave(  # type: ignore[misc]
+                        group_id, m, i, caller, trio.current_time()
+                    )
+                )
+                codes.append(0)
+            except GroupError as error:
+                codes.append(error.error_code)
+        await self._durable()
+        return codes
+
+    async def consumer_heartbeat(
+        self, session: Session, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        with self._telling(session, request.group_id):
+            if request.subscribed_topic_regex:
+                await self._look_for(request.subscribed_topic_regex)
+            before = self._core.position
+            answer = self._do(
+                lambda: self._core.consumer_heartbeat(
+                    request, _caller(session), trio.current_time()
+                )
+            )
+        if self._core.position != before:
+            await self._durable()
+        return answer
+
+    async def _look_for(self, text: str) -> None:
+        """Find the subjects that a new pattern matches, in a thread: there may be many."""
+        if text in self._core.patterns:
+            return
+        names = set(self.subjects.by_name)
+        matching = await in_thread(SEARCH, lambda: set(filter(Pattern.of(text).matches, names)))
+        self._core.patterns.learn(text, names, matching, self.subjects)
+
+    async def prepare_added(self, subject: Subject) -> None:
+        """Find the patterns that match a new subject, in a thread, before `subject_added` asks for them."""
+        texts = self._core.patterns.texts()
+        if texts:
+            match = partial(matching_patterns, subject.name, texts)
+            self._core.patterns.prepare(subject.name, texts, await in_thread(SEARCH, match))
+
+    async def commit(self, session: Session, request: OffsetCommitRequest) -> list[int]:
+        """A code for each partition, in their order; when it is durable. Many are done in parts."""
+        codes: list[int] = []
+        topics, caller = request.topics, _caller(session)
+        try:
+            for part in _parts(topics):
+                if codes:
+                    await trio.lowlevel.checkpoint()
+                request.topics = part
+                codes += self._do(lambda: self._core.commit(request, caller, trio.current_time()))
+        finally:
+            request.topics = topics
+        await self._durable()
+        return codes
+
+    def fetch_offsets(
+        self,
+        session: Session,
+        group_id: str,
+        member_id: str | None,
+        epoch: int,
+        topics: Iterable[tuple[str, Iterable[int]]] | None,
+    ) -> list[Position]:
+        return self._core.fetch(group_id, member_id, epoch, topics, _caller(session))
+
+    async def _answer(
+        self, decide: Callable[[], Any], polling: AbstractContextManager[None]
+    ) -> Any:
+        answer = self._do(decide)
+        if isinstance(answer, Ticket):
+            ticket, ready = answer, trio.Event()
+            ticket.on_answer(ready.set)
+            if ticket.answer is None:
+                with polling:
+                    await ready.wait()
+            answer = ticket.answer
+            if answer is None:
+                raise CoordinatorNotAvailable("the broker stops, or the client has gone")
+            if isinstance(answer, GroupError):
+                raise answer
+        await self._durable()
+        return answer
+
+    def _do(self, decide: Callable[[], T]) -> T:
+        try:
+            return decide()
+        except StorageError as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+        finally:
+            self._set_alarm()
+
+    async def _durable(self) -> None:
+        """Until all that the coordinator has appended so far is synced."""
+        outcome: list[KumquatError | None] = []
+        done = trio.Event()
+
+        def finished(error: KumquatError | None) -> None:
+            outcome.append(error)
+            done.set()
+
+        self._actions.call_when_synced(self._core.position, finished)
+        if not outcome:
+            await done.wait()
+        if outcome[0] is not None:
+            raise CoordinatorNotAvailable(str(outcome[0])) from outcome[0]
+
+    # --- what the decisions ask (kumquat.gateway.groups.assignment.division.World)
+    # ----------------------------------
+
+    def config(self, group: str) -> GroupConfig:
+        return self._registry.group_config(group)
+
+    def mode(self, group: str, sid: int) -> str:
+        return consume_mode(self._registry.group_configs(group), self._registry.configs(sid))
+
+    def now_ms(self) -> int:
+        return self._actions.now_ms()
+
+    def changed(self, group: Group, sid: int) -> None:
+        for callback in self._resumed:
+            callback(group, sid)
+
+    # --- for other parts of the broker -----------------------------------------------------------
+
+    def group_config(self, name: str) -> GroupConfig:
+        return self._registry.group_config(name)
+
+    def request_rebalance(self, group: Group, member_id: str) -> None:
+        self._do(lambda: self._core.request_rebalance(group, member_id, trio.current_time()))
+
+    def subscribers(self, group: Group, sid: int) -> int:
+        return self._core.sharers(group, sid)
+
+    def hand_outs(self, group: Group, sid: int) -> HandOut:
+        step = self._core.step(group, sid)
+        return HandOut.NOTHING if step is None else HAND_OUTS.get(step, HandOut.NOTHING)
+
+    def state(self, group: Group) -> str:
+        """What Kafka calls it: Empty, PreparingRebalance, CompletingRebalance, Stable."""
+        led = self._core.led(group)
+        if led is not None:
+            return led.state.value
+        return "Stable" if group.members else "Empty"
+
+    def why_exclusive(self, group: Group) -> str:
+        """Why it does not share, if a client that is not known to is in the way; else nothing."""
+        return self._core.why_exclusive(group)
+
+    def exclusive(self) -> dict[str, str]:
+        """Groups that do not share for such a reason, and the reason; the first MOST_EXPLAINED."""
+        explained = (
+            (group.name, self.why_exclusive(group)) for group in self.groups.by_id.values()
+        )
+        return dict(islice(((name, why) for name, why in explained if why), MOST_EXPLAINED))
+
+    def on_resumed(self, callback: Callable[[Group, int], None]) -> None:
+        self._resumed.append(callback)
+
+    def config_changed(self, group: str | None = None, sid: int | None = None) -> None:
+        self._do(lambda: self._core.config_changed(group, sid, trio.current_time()))
+
+    async def change(self, changes: Sequence[Action]) -> None:
+        await self._actions.wait_synced(self._actions.append_nowait(changes))
+
+    def subject_added(self, subject: Subject) -> None:
+        """Members that are subscribed to it are told."""
+        self._tell(lambda: self._core.subject_added(subject, trio.current_time()))
+
+    def subject_removed(self, subject: Subject) -> None:
+        """All groups forget it, and members that held it are told."""
+        self._tell(lambda: self._core.subject_removed(subject.id))
+
+    def _tell(self, decide: Callable[[], None]) -> None:
+        """What has happened elsewhere has happened; at the next start it is seen anyway."""
+        try:
+            self._do(decide)
+        except CoordinatorNotAvailable as error:
+            logger.error("groups could not be told of a change of topics: %s", error)
+
+
+def _parts(topics: list[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommitRequestTopic]]:
+    """The same partitions in the same order, PARTITIONS_AT_A_TIME; one empty part if there are none."""
+    part: list[OffsetCommitRequestTopic] = []
+    room = PARTITIONS_AT_A_TIME
+    for topic in topics:
+        for start in range(0, len(topic.partitions), PARTITIONS_AT_A_TIME):
+            some = topic.partitions[start : start + PARTITIONS_AT_A_TIME]
+            if len(some) > room:
+                yield part
+                part, room = [], PARTITIONS_AT_A_TIME
+            part.append(OffsetCommitRequestTopic(name=topic.name, partitions=some))
+            room -= len(some)
+    yield part
+
+
+def _caller(session: Session) -> Caller:
+    return Caller(
+        (session.client_id or "")[:MAX_CLIENT_ID],
+        f"/{session.host}",
+        session.members,
+        session.software,
+        session.software_version,
+        session.asked,
+        session.version,
+    )

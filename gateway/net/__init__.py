@@ -1,0 +1,1 @@
+"""Connections: accepted, read, dispatched, answered in order, within limits."""

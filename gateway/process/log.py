@@ -1,0 +1,34 @@
+"""Logging to stderr: one line per event, with time (UTC), level, logger and message.
+
+    2025-11-16T02:41:05.123Z INFO    kumquat.gateway.process.server: kumquat 0.1.0 ready on 127.0.0.1:9092
+
+Line breaks and other control characters in a message are escaped, since names and ids that
+clients choose end up here: nobody forges a line. Only the traceback of an exception takes more
+lines, each indented.
+"""
+
+import logging
+import sys
+import time
+from typing import TextIO
+
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPES |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+
+
+class LineFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        message = record.getMessage().translate(_ESCAPES)
+        line = f"{stamp}.{int(record.msecs):03}Z {record.levelname:<7} {record.name}: {message}"
+        if not record.exc_info:
+            return line
+        trace = self.formatException(record.exc_info).splitlines()
+        return "\n".join([line, *(f"    {part}" for part in trace)])
+
+
+def set_up_logging(level: str, stream: TextIO | None = None) -> None:
+    """Sends all log lines of this process to stderr, from this level on."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,0 +1,138 @@
+"""Running a broker as a process: addresses, signals, exit codes.
+
+`run_broker` gives the exit code: 0 after a graceful stop (SIGTERM, SIGINT; a second signal ends it at
+once), 1 when the broker fails while it runs. When it cannot start (an address that cannot be had, data that
+cannot be opened) it raises StartError, and the command line makes one line and exit code 2 of that.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import trio
+
+import kumquat.gateway.handlers  # noqa: F401  (registers every API)
+from kumquat.core.errors import StartError
+from kumquat.gateway.admin.server import bind_admin
+from kumquat.gateway.broker import Broker
+from kumquat.gateway.cli.main import version
+from kumquat.gateway.net.acceptor import bind
+from kumquat.gateway.process import garbage
+from kumquat.gateway.process.descriptors import raise_limit
+from kumquat.gateway.process.loop_watch import StepTracer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kumquat.gateway.config.options import BrokerConfig
+
+FAILED = 1
+SWITCH_SECONDS = 0.001
+"""How long the event loop waits for the interpreter when a thread has it (decoding, opening batches)."""
+
+logger = logging.getLogger(__name__)
+
+
+def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = None) -> int:
+    """Serve until a signal comes; the exit code of the process. StartError: it cannot even begin.
+
+    `on_ready` is called with the address of the first listener, once clients can connect.
+    """
+    began = time.monotonic()
+    raise_limit(config.max_connections)
+    sockets = bind(config.listeners)
+    admin: socket.socket | None = None
+    try:
+        if config.admin_listener is not None:
+            admin = bind_admin(config.admin_listener)
+        broker = Broker.open(config)
+        trio.run(_serve, broker, sockets, admin, began, on_ready)
+    except BaseExceptionGroup as group:
+        start, rest = group.split(StartError)
+        if start is not None and rest is None:
+            raise _first(start) from None
+        logger.critical("the broker failed", exc_info=True)
+        return FAILED
+    finally:
+        for sock in (*sockets, *([admin] if admin else ())):
+            sock.close()
+    logger.info("stopped")
+    return 0
+
+
+def _first(group: BaseExceptionGroup[StartError]) -> StartError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _serve(
+    broker: Broker,
+    sockets: Sequence[socket.socket],
+    admin: socket.socket | None,
+    began: float,
+    on_ready: Callable[[str], None] | None,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_obey_signals, broker, nursery.cancel_scope)
+        async with trio.open_nursery() as serving:
+            await serving.start(broker.serve, sockets, admin)
+            garbage.settle()
+            sys.setswitchinterval(SWITCH_SECONDS)
+            nursery.start_soon(garbage.Collector().run)
+            nursery.start_soon(broker.lag.run)
+            if broker.config.loop_trace_ms >= 0:
+                trio.lowlevel.add_instrument(StepTracer(broker.config.loop_trace_ms))
+            addresses = ", ".join(map(_show, sockets))
+            told = _opened(broker, time.monotonic() - began)
+            if admin is not None:
+                told += f"; admin endpoint on http://{_show(admin)}"
+            logger.info("kumquat %s ready on %s; %s", version(), addresses, told)
+            if on_ready is not None:
+                on_ready(_show(sockets[0]))
+        nursery.cancel_scope.cancel()
+
+
+async def _obey_signals(
+    broker: Broker,
+    everything: trio.CancelScope,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    stopping = False
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            name = signal.Signals(number).name
+            if stopping:
+                logger.warning("%s again: stopping at once", name)
+                everything.cancel()
+                return
+            stopping = True
+            logger.info("%s: stopping", name)
+            broker.stop()
+
+
+def _opened(broker: Broker, seconds: float) -> str:
+    """Which folder, what was found in it, and how long that took."""
+    found = broker.statistics()
+    parts = [
+        _count(found.log.subjects, "subject"),
+        f"{found.log.bytes_stored:,} bytes in {_count(found.log.segments, 'segment')}",
+        _count(found.groups.groups, "group"),
+        f"{_count(found.delay.pending, 'message')} for later",
+    ]
+    return f"{broker.config.log_dirs.absolute()} opened in {seconds:.2f} s: {', '.join(parts)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _show(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

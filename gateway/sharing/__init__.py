@@ -1,0 +1,1 @@
+"""Fetch of members that share a subject: hand-outs, and the bytes of leased messages."""

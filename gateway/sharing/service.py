@@ -1,0 +1,291 @@
+"""Fetch at pull offsets: handing out messages to the members of a group that share a subject.
+
+A pull offset names its pull log (core/delivery/progress.py), so a Fetch at one is a member's. What was
+leased at or above it is served again; else the delivery engine says what the member is handed next, that is
+written to the action log (and need not be synced), and served. The answer never is an error: a slot that
+nobody has, or that was taken away, gets nothing after its wait, and the member's heartbeat tells it to
+rejoin.
+
+Who finds nothing waits at the *counter* of its group and subject (sharing/hand_outs.py), which hands
+out by itself when there is news, and wakes only whom it has given something.
+
+Retention may overtake a group, and a disk may rot. What is gone is skipped, counted and said loudly;
+nobody gets an error for it. What cannot be read for now (StorageError) is not gone: nothing is written,
+the member gets nothing after its wait, and finds the same leases when it asks again. Plain offsets do not
+come here: a member that reads at one reads, and takes no lease.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from kumquat.core.complaints import Complaints
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.engine import leases_from, owns
+from kumquat.core.delivery.policy import Policies, waiting
+from kumquat.core.delivery.progress import pull_offset, split_offset
+from kumquat.core.errors import KumquatError, StorageError, WouldBlock
+from kumquat.gateway.sharing.hand_outs import Counter, Waiter
+from kumquat.gateway.sharing.lease_reader import UNREADABLE, LeaseReader, Loading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.state import Group, PullLog
+    from kumquat.core.logs.actions.service import ActionService
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
+    from kumquat.gateway.groups.service import Coordination
+    from kumquat.gateway.net.dispatch import Session
+    from kumquat.gateway.sharing.lease_reader import Lost
+
+NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
+
+logger = logging.getLogger(__name__)
+
+
+class Shared(NamedTuple):
+    """What a Fetch at a pull offset gets; offsets are in the space of its pull log."""
+
+    records: list[bytes | memoryview]
+    size: int
+    high_watermark: int
+    log_start: int
+    waiter: Waiter | None = None
+    """Where it may wait for more. None: nothing will come, it is to be held up all the same."""
+
+
+class Reading(NamedTuple):
+    """The connection that last fetched in a pull log, and when."""
+
+    session: Session
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SharingStatistics:
+    waiting: int
+    hand_outs: int
+    messages: int
+    served_again: int
+    fenced: int
+    expired: int
+    lost: int
+    rebalances: int
+    exclusive: dict[str, str]
+    """Groups that do not share since a client in them is not known to, and which."""
+
+
+class Sharing:
+    def __init__(
+        self, actions: ActionService, log: MessageService, coordinator: Coordination
+    ) -> None:
+        self._groups = actions.groups
+        self._actions = actions
+        self.log = log
+        self.coordinator = coordinator
+        self.policies = Policies(self._groups)
+        self.reader = LeaseReader(log)
+        self._counters: dict[tuple[int, int], Counter] = {}
+        self.readers: dict[tuple[int, int], Reading] = {}
+        """By subject and slot: see askers.py."""
+        self.hand_outs = self.messages = self.expired = self.rebalances = 0
+        self._served_again = self._fenced = self._lost = 0
+        self._failing = False
+        self._complaints = Complaints(logger)
+        actions.observers.append(self._observe)
+        coordinator.on_resumed(self._resume)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    async def read(self, subject: Subject, offset: int, limit: int, first: bool) -> Shared:
+        """`first`: at least one batch, though it be larger than the limit."""
+        slot, pull = split_offset(offset)
+        owner = self._groups.slots.get(subject.id, NO_SLOTS).get(slot)
+        if owner is None or not owns(owner[1], pull):
+            self._fenced += 1
+            return Shared([], 0, offset, offset)
+        group, log = owner
+        if not first and limit <= 0:
+            return self._nothing(group, log, subject, offset, limit)
+        leases = leases_from(log, pull)
+        self._served_again += 1 if leases else 0
+        while leases or self._counter(group, subject).give(log, limit):
+            loading = Loading(self.reader, subject, slot, leases or leases_from(log, pull), limit)
+            try:
+                loading.run()
+            except (WouldBlock, *UNREADABLE):
+                if not await self._finish(loading, group, owner):
+                    return Shared([], 0, offset, offset)
+            else:
+                if loading.lost:
+                    self._lose(group, subject, loading.lost)
+            passed = self._pass_over(group, subject, loading.holes) or bool(loading.lost)
+            if loading.size:
+                self.reader.weigh(subject, loading)
+                end = self._end(group, log, subject)
+                return Shared(loading.buffers, loading.size, end, pull_offset(slot, log.acked))
+            if not passed:
+                break
+            leases = []
+        return self._nothing(group, log, subject, offset, limit)
+
+    def note_reader(self, subject: Subject, offset: int, session: Session) -> None:
+        """A Fetch at this pull offset has come."""
+        slot, _ = split_offset(offset)
+        if slot in self._groups.slots.get(subject.id, NO_SLOTS):
+            self.readers[subject.id, slot] = Reading(session, trio.current_time())
+
+    async def _finish(self, loading: Loading, group: Group, owner: tuple[Group, PullLog]) -> bool:
+        """Read on with the help of threads; False when there is nothing to give: the pull log was taken
+        away meanwhile, or the disk cannot be read for now."""
+        subject = loading.subject
+        failed = False
+        try:
+            await self.reader.finish(loading)
+        except KumquatError as error:
+            failed = True
+            text = f"group {group.name} cannot read {subject.name} for now: {error}"
+            self._complaints.error((group.id, subject.id), text)
+        if self._groups.slots.get(subject.id, NO_SLOTS).get(owner[1].slot) is not owner:
+            return False
+        if loading.lost:
+            self._lose(group, subject, loading.lost)
+        return loading.size > 0 or not failed
+
+    def _nothing(
+        self, group: Group, log: PullLog, subject: Subject, offset: int, limit: int
+    ) -> Shared:
+        waiter = Waiter(self._counter(group, subject), log, limit)
+        end = max(offset, self._end(group, log, subject))
+        return Shared([], 0, end, min(offset, pull_offset(log.slot, log.acked)), waiter)
+
+    def _end(self, group: Group, log: PullLog, subject: Subject) -> int:
+        """What clients take for the end of the log: all that this member could still be given."""
+        left = waiting(group.progress[subject.id], subject.high_watermark)
+        return pull_offset(log.slot, log.next + left)
+
+    async def wait(
+        self, plain: Sequence[Subject], waiters: Sequence[Waiter], deadline: float
+    ) -> None:
+        """Until there may be something for one of these, or the deadline."""
+        woken = trio.Event()
+        for waiter in waiters:
+            waiter.counter.enter(waiter, woken.set)
+        try:
+            while not woken.is_set():
+                looks = [(w.counter.next_look(w), w) for w in waiters]
+                again = min([deadline, *(when for when, _ in looks)])
+                await self.log.wait_for_data(plain, again, woken)
+                if woken.is_set() or again >= deadline:
+                    return
+                for when, waiter in looks:
+                    if when <= again:
+                        waiter.counter.look_again(waiter)
+        finally:
+            for waiter in waiters:
+                waiter.counter.leave(waiter)
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def append(self, changes: Sequence[Action]) -> bool:
+        """Whether it could be written. Clients are not told: they ask again."""
+        try:
+            self._actions.append_nowait(changes, urgent=False)
+        except StorageError as error:
+            if not self._failing:
+                logger.error("nothing is handed out, the action log cannot be written: %s", error)
+            self._failing = True
+            return False
+        self._failing = False
+        return True
+
+    def lease(self, pull: Action) -> bool:
+        if not self.append([pull]):
+            return False
+        self.hand_outs += 1
+        self.messages += sum(size for _, size, _ in pull[5])
+        return True
+
+    def rebalance(self, group: Group, subject: Subject, member_id: str) -> None:
+        """Have a member give back what it has not acked."""
+        logger.info(
+            "member %s of group %s holds far more of %s than its share while others wait: "
+            "it is told to rebalance",
+            *(member_id, group.name, subject.name),
+        )
+        self.rebalances += 1
+        self.coordinator.request_rebalance(group, member_id)
+
+    def _pass_over(self, group: Group, subject: Subject, holes: list[tuple[int, int]]) -> bool:
+        """Take back what was leased and is no message; whether there was any."""
+        changes: list[Action] = [
+            (actions.HOLES, group.id, subject.id, first, size) for first, size in holes
+        ]
+        return bool(changes) and self.append(changes)
+
+    def _lose(self, group: Group, subject: Subject, lost: Sequence[Lost]) -> None:
+        for first, size, why in lost:
+            logger.error(
+                "group %s: %d messages of %s from %d on cannot be read and are skipped: %s",
+                *(group.name, size, subject.name, first, why),
+            )
+            self._lost += size
+        self.append([(actions.LOST, group.id, subject.id, gone.first, gone.size) for gone in lost])
+
+    # --- news ------------------------------------------------------------------------------------
+
+    def _observe(self, changes: Sequence[Action]) -> None:
+        """Actions were applied, ours or the coordinator's."""
+        self.policies.observe(changes, trio.current_time())
+        for action in changes:
+            kind = action[0]
+            if kind == actions.ACK:
+                counter = self._counters.get((action[1], action[2]))
+                if counter is not None:
+                    counter.feed()
+            elif kind == actions.RELEASE:
+                self.readers.pop((action[2], action[3]), None)
+            elif kind in (actions.UNSHARE, actions.DROP):
+                self._counters.pop((action[1], action[2]), None)
+            elif kind == actions.FORGET:
+                self._drop([key for key in self._counters if key[0] == action[1]])
+            elif kind == actions.GONE:
+                self._drop([key for key in self._counters if key[1] == action[1]])
+                self.reader.forget(action[1])
+                for key in [key for key in self.readers if key[0] == action[1]]:
+                    del self.readers[key]
+
+    def _resume(self, group: Group, sid: int) -> None:
+        """More may be handed out than before: something was released, or is no longer held back."""
+        counter = self._counters.get((group.id, sid))
+        if counter is not None:
+            counter.feed()
+
+    def _counter(self, group: Group, subject: Subject) -> Counter:
+        counter = self._counters.get((group.id, subject.id))
+        if counter is None or counter.group is not group:
+            counter = self._counters[group.id, subject.id] = Counter(self, group, subject)
+        return counter
+
+    def _drop(self, keys: Sequence[tuple[int, int]]) -> None:
+        for key in keys:
+            del self._counters[key]
+
+    def statistics(self) -> SharingStatistics:
+        return SharingStatistics(
+            waiting=sum(counter.waiting for counter in self._counters.values()),
+            hand_outs=self.hand_outs,
+            messages=self.messages,
+            served_again=self._served_again,
+            fenced=self._fenced,
+            expired=self.expired,
+            lost=self._lost,
+            rebalances=self.rebalances,
+            exclusive=self.coordinator.exclusive(),
+        )

@@ -1,0 +1,1 @@
+"""A real broker for tests, and the pytest fixture."""

@@ -1,0 +1,1 @@
+"""Subjects as topics: made, changed, deleted, and listed for Metadata."""

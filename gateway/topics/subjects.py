@@ -1,0 +1,231 @@
+"""Making, changing and deleting subjects: the log first, then SQL, then what is derived from both.
+
+The message log is the truth about which subjects exist; SQL (the registry) keeps their configs. So:
+- A creation is written to the log and synced, then stored in SQL, and only then answered. If SQL fails,
+  the subject exists with default configs, and the answer is an error that says so.
+- A deletion goes to the log first likewise. If SQL fails, the subject is gone all the same; the next
+  start drops what SQL still has.
+- Once begun, none of these is cancelled half-way.
+
+Configs that the log acts on are put into the subject's `SubjectConfig`, at start and on each change;
+subjects that differ in none of them share the one object of defaults.
+
+Names are checked as Kafka does: 1 to 249 of the characters a-z A-Z 0-9 . _ - , and neither "." nor "..".
+Two names that differ only in '.' and '_' collide (their metrics would): the second is refused.
+
+`__consumer_offsets` is made when a client first asks for a group's coordinator, as in Kafka: tools and
+subscriptions by pattern expect it. It is marked as internal and stays empty, and nobody can write to it:
+offsets are in the action log.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from kumquat.core.logs.messages.subject import SubjectConfig
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused
+from kumquat.gateway.topics.table import INTERNAL, TopicTable
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.meta.definitions import effective
+from kumquat.meta.errors import MetaError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
+    from kumquat.gateway.net.dispatch import Answerable
+    from kumquat.meta.definitions import SubjectDefaults
+    from kumquat.meta.registry import Registry
+
+MAX_NAME = 249
+AT_A_TIME = 100
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+def check_name(name: str) -> None:
+    """Raises Refused unless a subject may have this name."""
+    if not name:
+        reason = "a topic name cannot be empty"
+    elif name in (".", ".."):
+        reason = f"a topic cannot be named {name!r}"
+    elif len(name) > MAX_NAME:
+        reason = f"a topic name has at most {MAX_NAME} characters, this one has {len(name)}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        reason = f"the topic name {name!r} has characters other than a-z, A-Z, 0-9, '.', '_', '-'"
+    else:
+        return
+    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+class SubjectKeeper:
+    def __init__(self, log: MessageService, registry: Registry, defaults: SubjectDefaults) -> None:
+        self._log = log
+        self._registry = registry
+        self.defaults = defaults
+        self.table = TopicTable()
+        self._look_alikes: dict[str, str] = {}
+        self.before_created: Callable[[Subject], Awaitable[None]] = _nothing_to_prepare
+        """Work that `on_created` needs and that must not be done on the event loop."""
+        self._told_of_internal = False
+        self.on_created: Callable[[Subject], None] = lambda subject: None
+        self.on_deleted: Callable[[Subject], None] = lambda subject: None
+        self.count_pending: Callable[[Subject], Awaitable[int]] = _none_pending
+        shared, values = log.subjects.defaults, effective({}, defaults)
+        shared.log_append_time, shared.delay_enabled = values.log_append_time, values.delay_enabled
+        for subject in log.subjects:
+            self._added(subject)
+            if configs := registry.configs(subject.id):
+                self._apply(subject, configs)
+
+    def check_new(self, name: str) -> None:
+        """Raises Refused unless a subject of this name may be made."""
+        check_name(name)
+        if name in self._log.subjects.by_name:
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
+        other = self._look_alikes.get(_look(name))
+        if other is not None:
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {name!r} collides with the existing topic {other!r}: "
+                "'.' and '_' are taken for the same",
+            )
+
+    async def create_all(
+        self, wanted: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, Subject | Answerable]:
+        """Make several subjects, with their configs: one sync and one SQL transaction serve many."""
+        outcome: dict[str, Subject | Answerable] = {}
+
+        async def create(name: str) -> None:
+            try:
+                outcome[name] = await self.create(name, wanted[name])
+            except ANSWERABLE as error:
+                outcome[name] = error
+
+        await _together(create, list(wanted))
+        return outcome
+
+    async def delete_all(self, subjects: Sequence[Subject]) -> dict[Subject, Answerable]:
+        """Delete several subjects; gives those that could not be, and why."""
+        failed: dict[Subject, Answerable] = {}
+
+        async def delete(subject: Subject) -> None:
+            try:
+                await self.delete(subject)
+            except ANSWERABLE as error:
+                failed[subject] = error
+
+        await _together(delete, subjects)
+        return failed
+
+    async def create(self, name: str, configs: Mapping[str, str]) -> Subject:
+        """Make a subject; durable when it returns. `configs` must have been validated."""
+        self.check_new(name)
+        subject = self._log.create_subject_nowait(name)
+        self._added(subject)
+        self._apply(subject, configs)
+        with trio.CancelScope(shield=True):
+            await self._log.wait_synced()
+            try:
+                await self._registry.put_subject(subject.id, subject.topic_id, name, configs)
+            except MetaError as error:
+                logger.error("topic %s was created, but without its configs: %s", name, error)
+                self._apply(subject, {})
+                raise StoreError(f"created, but with default configs: {error}") from error
+            await self.before_created(subject)
+        if not subject.deleted:
+            self.on_created(subject)
+        logger.info("topic %s created%s", name, f" with {dict(configs)}" if configs else "")
+        return subject
+
+    async def make_internal(self) -> None:
+        """See to it that the topics are there that Kafka has for itself."""
+        for name in INTERNAL:
+            if name not in self._log.subjects.by_name:
+                try:
+                    await self.create(name, {})
+                except ANSWERABLE as error:
+                    if not self._told_of_internal:
+                        logger.warning("topic %s cannot be made: %s", name, error)
+                    self._told_of_internal = True
+
+    async def delete(self, subject: Subject) -> None:
+        """Delete a subject and all its messages, pending ones too; durable when it returns."""
+        pending = await self.count_pending(subject)
+        if subject.deleted:  # another client was quicker
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {subject.name!r} any more"
+            )
+        self._log.delete_subject_nowait(subject)
+        self._removed(subject)
+        self.on_deleted(subject)
+        with trio.CancelScope(shield=True):
+            await self._log.wait_synced()
+            try:
+                await self._registry.delete_subject(subject.id)
+            except MetaError as error:
+                logger.error("the configs of deleted topic %s remain: %s", subject.name, error)
+        with_them = f", with {pending} messages that were pending" if pending else ""
+        logger.info("topic %s deleted%s", subject.name, with_them)
+
+    async def alter(self, subject: Subject, changes: Mapping[str, str | None]) -> None:
+        """Set (or, with None, reset) configs that have been validated."""
+        with trio.CancelScope(shield=True):
+            await self._registry.alter_subject(subject.id, changes)
+        if not subject.deleted:
+            self._apply(subject, self._registry.configs(subject.id))
+            logger.info("topic %s: configs changed: %s", subject.name, dict(changes))
+
+    def _apply(self, subject: Subject, configs: Mapping[str, str]) -> None:
+        values = effective(configs, self.defaults)
+        config = SubjectConfig(
+            max_message_bytes=values.max_message_bytes,
+            retention_ms=values.retention_ms,
+            retention_bytes=values.retention_bytes,
+            log_append_time=values.log_append_time,
+            delay_enabled=values.delay_enabled,
+        )
+        shared = self._log.subjects.defaults
+        subject.config = shared if config == shared else config
+
+    def _added(self, subject: Subject) -> None:
+        self.table.add(subject)
+        look = _look(subject.name)
+        if look:
+            self._look_alikes[look] = subject.name
+
+    def _removed(self, subject: Subject) -> None:
+        self.table.remove(subject)
+        look = _look(subject.name)
+        if self._look_alikes.get(look) == subject.name:
+            del self._look_alikes[look]
+
+
+async def _nothing_to_prepare(subject: Subject) -> None:
+    pass
+
+
+async def _none_pending(subject: Subject) -> int:
+    return 0
+
+
+async def _together(change: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:
+    """Begin changes together, a limited number at a time, and wait for them all."""
+    for start in range(0, len(items), AT_A_TIME):
+        async with trio.open_nursery() as nursery:
+            for item in items[start : start + AT_A_TIME]:
+                nursery.start_soon(change, item)
+
+
+def _look(name: str) -> str:
+    """What names that collide have in common; nothing for a name that cannot collide."""
+    return name.replace(".", "_") if "." in name or "_" in name else ""
