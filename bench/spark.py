@@ -19,8 +19,8 @@ from pyspark.sql import functions as sql
 from bench import proc
 from bench.child import Child, main
 from kumquat.spark import read_subject, spark_session, stream_subject, write_subject
-from kumquat.spark.pipelines.archive import archive
-from kumquat.spark.pipelines.summary import Progress
+from kumquat.spark.pipelines.archive.command import archive
+from kumquat.spark.pipelines.common.summary import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

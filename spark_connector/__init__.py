@@ -24,13 +24,13 @@ if not TYPE_CHECKING and needed():
         raise ImportError(needed()) if name in __all__ else AttributeError(name)
 
 else:
-    from kumquat.spark.pipelines.archive import archive, read_archive
-    from kumquat.spark.pipelines.dedupe import dedupe
-    from kumquat.spark.pipelines.reconcile import reconcile
-    from kumquat.spark.pipelines.replay import replay
-    from kumquat.spark.pipelines.replay_plan import Selection
-    from kumquat.spark.pipelines.report import report, write_page
-    from kumquat.spark.pipelines.sources import Source
+    from kumquat.spark.pipelines.archive.command import archive, read_archive
+    from kumquat.spark.pipelines.common.sources import Source
+    from kumquat.spark.pipelines.dedupe.command import dedupe
+    from kumquat.spark.pipelines.reconcile.command import reconcile
+    from kumquat.spark.pipelines.replay.command import replay
+    from kumquat.spark.pipelines.replay.plan import Selection
+    from kumquat.spark.pipelines.report.command import report, write_page
     from kumquat.spark.session import spark_session
     from kumquat.spark.subjects import read_subject, stream_subject, write_subject
 

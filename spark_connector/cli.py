@@ -33,7 +33,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kumquat.spark.errors import ConnectorError, clear_errors, needed
-from kumquat.spark.pipelines.summary import Progress, Summary
+from kumquat.spark.pipelines.common.summary import Progress, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"kumquat.spark.pipelines.{name}")
+    return import_module(f"kumquat.spark.pipelines.{name}.command")
 
 
 def run(args: argparse.Namespace) -> Summary:

@@ -30,12 +30,12 @@ from kafka.errors import KafkaError
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import latest
-from kumquat.spark.pipelines.archive import archive
-from kumquat.spark.pipelines.reconcile import reconcile
-from kumquat.spark.pipelines.report import report, write_page
-from kumquat.spark.pipelines.report_facts import milliseconds, summary
-from kumquat.spark.pipelines.sources import Source
-from kumquat.spark.pipelines.summary import count, duration, size
+from kumquat.spark.pipelines.archive.command import archive
+from kumquat.spark.pipelines.common.sources import Source
+from kumquat.spark.pipelines.common.summary import count, duration, size
+from kumquat.spark.pipelines.reconcile.command import reconcile
+from kumquat.spark.pipelines.report.command import report, write_page
+from kumquat.spark.pipelines.report.facts import milliseconds, summary
 from kumquat.spark.session import spark_session
 from kumquat.testing import broker
 

@@ -74,9 +74,10 @@ class Child:
 
 
 def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str = "") -> None:
-    from kumquat.spark.pipelines import archive, archive_run
-    from kumquat.spark.pipelines.replay import replay
-    from kumquat.spark.pipelines.replay_plan import Selection
+    from kumquat.spark.pipelines.archive import command as archive
+    from kumquat.spark.pipelines.archive import run as archive_run
+    from kumquat.spark.pipelines.replay.command import replay
+    from kumquat.spark.pipelines.replay.plan import Selection
     from kumquat.spark.testing import small_spark
 
     if pipeline == "repeat":
@@ -94,8 +95,8 @@ def main(pipeline: str, bootstrap: str, folder: Path, run: str = "", rate: str =
 
 
 def repeat(bootstrap: str, folder: Path) -> None:
-    from kumquat.spark.pipelines.copies import Copier
-    from kumquat.spark.pipelines.copy_journal import Run
+    from kumquat.spark.pipelines.copies.copier import Copier
+    from kumquat.spark.pipelines.copies.journal import Run
     from kumquat.spark.session import spark_session
     from kumquat.spark.subjects import read_subject
     from kumquat.spark.testing import SMALL

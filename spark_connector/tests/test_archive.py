@@ -13,10 +13,11 @@ from kafka.admin import NewTopic
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import matching
-from kumquat.spark.pipelines import archive_format, archive_run
-from kumquat.spark.pipelines.archive import archive, archive_state, read_archive
-from kumquat.spark.pipelines.replay import replay
-from kumquat.spark.pipelines.replay_plan import Selection
+from kumquat.spark.pipelines.archive import format as archive_format
+from kumquat.spark.pipelines.archive import run as archive_run
+from kumquat.spark.pipelines.archive.command import archive, archive_state, read_archive
+from kumquat.spark.pipelines.replay.command import replay
+from kumquat.spark.pipelines.replay.plan import Selection
 from kumquat.spark.tests.messages import DAY_MS, T0, held, produce
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def test_reader_sees_files_that_no_commit_has(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kumquat.spark.pipelines.archive_view.write_commit", crash)
+        patch.setattr("kumquat.spark.pipelines.archive.view.write_commit", crash)
         with pytest.raises(KeyboardInterrupt):
             archive(spark, kumquat.bootstrap, "orders", tmp_path)
     assert len([*tmp_path.glob("_files/subject=*/day=*/*")]) == 2

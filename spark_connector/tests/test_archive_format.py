@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines import archive_format, archive_view
-from kumquat.spark.pipelines.archive_compaction import FEWEST, to_compact
-from kumquat.spark.pipelines.archive_format import (
+from kumquat.spark.pipelines.archive import format as archive_format
+from kumquat.spark.pipelines.archive import view as archive_view
+from kumquat.spark.pipelines.archive.compaction import FEWEST, to_compact
+from kumquat.spark.pipelines.archive.format import (
     COMMITS,
     FILES,
     KEEP_REMOVED_MS,
@@ -36,7 +37,7 @@ from kumquat.spark.pipelines.archive_format import (
     stored,
     write_commit,
 )
-from kumquat.spark.pipelines.archive_view import can_swap, commit_and_show, show_all
+from kumquat.spark.pipelines.archive.view import can_swap, commit_and_show, show_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,11 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines import archive_run, archive_writer, durable
-from kumquat.spark.pipelines.archive import archive, archive_state, read_archive
-from kumquat.spark.pipelines.archive_format import COMMITS
+from kumquat.spark.pipelines.archive import run as archive_run
+from kumquat.spark.pipelines.archive import writer as archive_writer
+from kumquat.spark.pipelines.archive.command import archive, archive_state, read_archive
+from kumquat.spark.pipelines.archive.format import COMMITS
+from kumquat.spark.pipelines.common import durable
 from kumquat.spark.tests.messages import T0, produce
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from kumquat.testing import TestBroker
 
-RUN = "kumquat.spark.pipelines.archive_run"
+RUN = "kumquat.spark.pipelines.archive.run"
 
 
 def numbers(count: int) -> list[bytes]:
@@ -138,13 +140,13 @@ def test_run_that_waited_for_another_calls_the_subject_made_anew(
     @contextmanager
     def locked(spark: SparkSession, path: Path) -> Iterator[None]:
         """The other one gets it first."""
-        monkeypatch.setattr("kumquat.spark.pipelines.archive.locked", durable.locked)
+        monkeypatch.setattr("kumquat.spark.pipelines.archive.command.locked", durable.locked)
         produce(kumquat.bootstrap, "orders", numbers(5))
         assert archive(spark, kumquat.bootstrap, "orders", tmp_path).messages == 10
         with durable.locked(spark, path):
             yield
 
-    monkeypatch.setattr("kumquat.spark.pipelines.archive.locked", locked)
+    monkeypatch.setattr("kumquat.spark.pipelines.archive.command.locked", locked)
     assert archive(spark, kumquat.bootstrap, "orders", tmp_path).messages == 0
 
 

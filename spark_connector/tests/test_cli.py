@@ -18,8 +18,15 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from kumquat.spark.cli import main, parser
 from kumquat.spark.offsets import latest
-from kumquat.spark.pipelines.summary import Progress, Summary, Table, count, duration, size
-from kumquat.spark.pipelines.times import parse_length, parse_time, to_ms
+from kumquat.spark.pipelines.common.summary import (
+    Progress,
+    Summary,
+    Table,
+    count,
+    duration,
+    size,
+)
+from kumquat.spark.pipelines.common.times import parse_length, parse_time, to_ms
 from kumquat.spark.tests.command import command, with_shared_spark
 from kumquat.testing import broker
 

@@ -122,7 +122,7 @@ def test_broker_that_dies_under_a_pipeline_is_a_stack_of_errors(
     jvm = context._jvm.java.lang.System
     jvm.clearProperty(ROW)
     context.setLogLevel("OFF")  # as the command has it
-    monkeypatch.setattr("kumquat.spark.pipelines.sources.read_subject", slowly)
+    monkeypatch.setattr("kumquat.spark.pipelines.common.sources.read_subject", slowly)
     ended = threading.Event()
     killer = threading.Thread(target=kill)
     killer.start()

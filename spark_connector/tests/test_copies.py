@@ -12,7 +12,7 @@ from kafka.admin import NewTopic
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import latest
-from kumquat.spark.pipelines.copies import (
+from kumquat.spark.pipelines.copies.copier import (
     BLOCK_SECONDS,
     DELIVERY_SECONDS,
     ORIGIN,
@@ -21,8 +21,8 @@ from kumquat.spark.pipelines.copies import (
     WIRE_SECONDS,
     Copier,
 )
-from kumquat.spark.pipelines.copy_journal import FILE, Journal, Run
-from kumquat.spark.pipelines.copy_tasks import TAKEN_OVER
+from kumquat.spark.pipelines.copies.journal import FILE, Journal, Run
+from kumquat.spark.pipelines.copies.tasks import TAKEN_OVER
 from kumquat.spark.subjects import read_subject
 from kumquat.spark.tests.messages import T0, held, produce
 
@@ -115,7 +115,7 @@ def test_batch_run_again_after_its_end_was_not_recorded_sends_twice(
 def test_two_runs_at_once_in_one_folder(
     spark: SparkSession, subjects: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kumquat.spark.pipelines.durable.LOCK_WAIT_SECONDS", 0)
+    monkeypatch.setattr("kumquat.spark.pipelines.common.durable.LOCK_WAIT_SECONDS", 0)
     second = copier(spark, subjects, tmp_path)
     with copier(spark, subjects, tmp_path), pytest.raises(ConnectorError, match="in use"):
         second.__enter__()

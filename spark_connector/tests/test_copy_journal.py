@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.copy_journal import FILE, Journal, Run
-from kumquat.spark.pipelines.senders import Sender
+from kumquat.spark.pipelines.copies.journal import FILE, Journal, Run
+from kumquat.spark.pipelines.copies.senders import Sender
 
 if TYPE_CHECKING:
     from pathlib import Path

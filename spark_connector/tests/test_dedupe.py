@@ -19,11 +19,14 @@ from pyspark.sql import DataFrameWriter
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import latest
-from kumquat.spark.pipelines import copies, copy_journal, dedupe_books, dedupe_steps
-from kumquat.spark.pipelines.copy_journal import Journal
-from kumquat.spark.pipelines.dedupe import dedupe
-from kumquat.spark.pipelines.dedupe_books import Books, Rule
-from kumquat.spark.pipelines.durable import write_json
+from kumquat.spark.pipelines.common.durable import write_json
+from kumquat.spark.pipelines.copies import copier as copies
+from kumquat.spark.pipelines.copies import journal as copy_journal
+from kumquat.spark.pipelines.copies.journal import Journal
+from kumquat.spark.pipelines.dedupe import books as dedupe_books
+from kumquat.spark.pipelines.dedupe import steps as dedupe_steps
+from kumquat.spark.pipelines.dedupe.books import Books, Rule
+from kumquat.spark.pipelines.dedupe.command import dedupe
 from kumquat.spark.tests.command import command
 from kumquat.spark.tests.deduping import NOW, Message, let_through, make, send
 from kumquat.spark.tests.messages import held

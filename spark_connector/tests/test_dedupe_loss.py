@@ -8,10 +8,10 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines import copies
-from kumquat.spark.pipelines.copy_journal import Journal
-from kumquat.spark.pipelines.dedupe import dedupe
-from kumquat.spark.pipelines.dedupe_books import Books
+from kumquat.spark.pipelines.copies import copier as copies
+from kumquat.spark.pipelines.copies.journal import Journal
+from kumquat.spark.pipelines.dedupe.books import Books
+from kumquat.spark.pipelines.dedupe.command import dedupe
 from kumquat.spark.tests.deduping import NOW, let_through, make, send
 
 if TYPE_CHECKING:

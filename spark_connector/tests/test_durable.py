@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.durable import PARTIAL, locked, read_json, write_new_json
+from kumquat.spark.pipelines.common.durable import PARTIAL, locked, read_json, write_new_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def free(path: Path) -> bool:
 def test_second_run_that_gives_up_takes_the_lock_of_the_first_with_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kumquat.spark.pipelines.durable.LOCK_WAIT_SECONDS", 0)
+    monkeypatch.setattr("kumquat.spark.pipelines.common.durable.LOCK_WAIT_SECONDS", 0)
     (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
     path = tmp_path / "lock"
     with locked(spark, path):

@@ -15,9 +15,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.archive import archive, archive_state, read_archive
-from kumquat.spark.pipelines.replay import Replayed, replay
-from kumquat.spark.pipelines.replay_plan import Selection
+from kumquat.spark.pipelines.archive.command import archive, archive_state, read_archive
+from kumquat.spark.pipelines.replay.command import Replayed, replay
+from kumquat.spark.pipelines.replay.plan import Selection
 from kumquat.spark.tests.child import BATCH, Child
 from kumquat.spark.tests.messages import held, produce
 
@@ -35,7 +35,7 @@ RATE = 150
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Spark that was left behind ends when it ends: on a busy machine that may take long."""
-    monkeypatch.setattr("kumquat.spark.pipelines.durable.LOCK_WAIT_SECONDS", 600)
+    monkeypatch.setattr("kumquat.spark.pipelines.common.durable.LOCK_WAIT_SECONDS", 600)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_replay_killed_while_sending_sends_twice(
         if not everything:
             # Spark is there, and may send at any time: nobody may go on yet.
             with monkeypatch.context() as patch:
-                patch.setattr("kumquat.spark.pipelines.durable.LOCK_WAIT_SECONDS", 0)
+                patch.setattr("kumquat.spark.pipelines.common.durable.LOCK_WAIT_SECONDS", 0)
                 with pytest.raises(ConnectorError, match="in use"):
                     go_on()
             child.let_spark_go_on()

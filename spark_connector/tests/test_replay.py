@@ -9,10 +9,10 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.archive import archive
-from kumquat.spark.pipelines.copies import CATCH_UP_MS, ORIGIN, ORIGINAL_MS, Copier
-from kumquat.spark.pipelines.replay import replay
-from kumquat.spark.pipelines.replay_plan import Selection
+from kumquat.spark.pipelines.archive.command import archive
+from kumquat.spark.pipelines.copies.copier import CATCH_UP_MS, ORIGIN, ORIGINAL_MS, Copier
+from kumquat.spark.pipelines.replay.command import replay
+from kumquat.spark.pipelines.replay.plan import Selection
 from kumquat.spark.tests.messages import T0, held, produce
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_run_given_again_sends_again(spark: SparkSession, orders: str, tmp_path:
 def test_faster_than_the_rate(
     spark: SparkSession, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kumquat.spark.pipelines.replay.PACED_SECONDS", 1)
+    monkeypatch.setattr("kumquat.spark.pipelines.replay.command.PACED_SECONDS", 1)
     chosen = Selection("orders")
     done = replay(spark, orders, chosen, "again", send=True, run="slow", state=tmp_path, rate=10)
     assert done.sent == MESSAGES
@@ -113,10 +113,10 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 def test_deleted_under_a_run_goes_unnoticed(
     spark: SparkSession, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kumquat.spark.pipelines.replay.BATCH", 20)
+    monkeypatch.setattr("kumquat.spark.pipelines.replay.command.BATCH", 20)
     chosen = Selection("orders")
     with monkeypatch.context() as patch:
-        patch.setattr("kumquat.spark.pipelines.copies.Copier._write", lambda *_: 1 / 0)
+        patch.setattr("kumquat.spark.pipelines.copies.copier.Copier._write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             replay(spark, orders, chosen, "again", send=True, run="r", state=tmp_path)
 

@@ -9,10 +9,10 @@ import pytest
 from kafka import KafkaProducer
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.report import key_text, report, write_page
-from kumquat.spark.pipelines.report_facts import HOUR_MS, Report, Silence, summary
-from kumquat.spark.pipelines.report_page import page
-from kumquat.spark.pipelines.sources import Source
+from kumquat.spark.pipelines.common.sources import Source
+from kumquat.spark.pipelines.report.command import key_text, report, write_page
+from kumquat.spark.pipelines.report.facts import HOUR_MS, Report, Silence, summary
+from kumquat.spark.pipelines.report.page import page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

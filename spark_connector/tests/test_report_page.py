@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kumquat.spark.pipelines.report_facts import (
+from kumquat.spark.pipelines.report.facts import (
     HOUR_MS,
     MOST_SLOTS,
     Figures,
@@ -22,8 +22,8 @@ from kumquat.spark.pipelines.report_facts import (
     slot_width,
     summary,
 )
-from kumquat.spark.pipelines.report_page import page
-from kumquat.spark.pipelines.report_plots import (
+from kumquat.spark.pipelines.report.page import page
+from kumquat.spark.pipelines.report.plots import (
     COUNT,
     HEIGHT,
     LENGTH,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines import copies
-from kumquat.spark.pipelines.archive import archive
-from kumquat.spark.pipelines.copy_journal import FILE as JOURNAL
-from kumquat.spark.pipelines.dedupe import dedupe
-from kumquat.spark.pipelines.dedupe_books import FILE as BOOKS
-from kumquat.spark.pipelines.replay import replay
-from kumquat.spark.pipelines.replay_plan import FILE as PLAN
-from kumquat.spark.pipelines.replay_plan import Selection
+from kumquat.spark.pipelines.archive.command import archive
+from kumquat.spark.pipelines.copies import copier as copies
+from kumquat.spark.pipelines.copies.journal import FILE as JOURNAL
+from kumquat.spark.pipelines.dedupe.books import FILE as BOOKS
+from kumquat.spark.pipelines.dedupe.command import dedupe
+from kumquat.spark.pipelines.replay.command import replay
+from kumquat.spark.pipelines.replay.plan import FILE as PLAN
+from kumquat.spark.pipelines.replay.plan import Selection
 from kumquat.spark.tests.deduping import NOW, let_through, make, make_anew, send
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kumquat.spark.pipelines.senders import Sender, has_ended, process, sender_of
+from kumquat.spark.pipelines.copies.senders import Sender, has_ended, process, sender_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ the right has more often is doubled. What the left has more often is missing if 
 which may rightly come any number of times; two messages with one id are one message that was
 sent twice, and once is enough. Order is that of the whole subject, or only among messages of one key.
 
-Each side is one subject, as it was at one moment (reconcile_sides.py), and is read once; one shuffle
+Each side is one subject, as it was at one moment (reconcile/sides.py), and is read once; one shuffle
 brings equal identities together. The driver gets counts and a few samples.
 """
 
@@ -37,8 +37,8 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError, clear_errors
 from kumquat.spark.offsets import check_subjects
-from kumquat.spark.pipelines.archive import archive_state
-from kumquat.spark.pipelines.identity import (
+from kumquat.spark.pipelines.archive.command import archive_state
+from kumquat.spark.pipelines.common.identity import (
     ID_HEADER,
     OFFSET,
     add_identity,
@@ -47,10 +47,10 @@ from kumquat.spark.pipelines.identity import (
     identity_text,
     is_unique,
 )
-from kumquat.spark.pipelines.neighbours import with_previous
-from kumquat.spark.pipelines.reconcile_sides import Side, fixed, unchanged
-from kumquat.spark.pipelines.sources import Source, add_broker, add_range
-from kumquat.spark.pipelines.summary import SILENT, Progress, Summary, Table, count
+from kumquat.spark.pipelines.common.neighbours import with_previous
+from kumquat.spark.pipelines.common.sources import Source, add_broker, add_range
+from kumquat.spark.pipelines.common.summary import SILENT, Progress, Summary, Table, count
+from kumquat.spark.pipelines.reconcile.sides import Side, fixed, unchanged
 
 if TYPE_CHECKING:
     import argparse

@@ -11,7 +11,7 @@
 A file of messages counts when the newest commit says so, and not before: a run writes its files
 under _staging, moves them to _files, syncs them, and only then writes the commit, which appears
 at once and never takes the place of another. What a crash leaves is in no commit. The folders
-`subject=…` show to all other readers what counts (archive_view.py).
+`subject=…` show to all other readers what counts (archive/view.py).
 
 So is what a lost commit leaves, and that must not be deleted. Every file is named after its commit:
 
@@ -53,7 +53,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.durable import (
+from kumquat.spark.pipelines.common.durable import (
     PARTIAL,
     read_json,
     sync,

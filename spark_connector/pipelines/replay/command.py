@@ -8,13 +8,13 @@ Without `send` it counts what matches and sends nothing. With it, it counts firs
 down, and then sends, in the order of the source, in batches; `rate` is copies a second at the most.
 
 A run has a name, and a folder of that name which is its memory. Stopped or killed, it goes on when
-the same command is given again, and sends nothing twice (copies.py tells how, and what remains);
+the same command is given again, and sends nothing twice (copies/copier.py tells how, and what remains);
 `rate` may change then. A run that is done stays done: to send the messages once more, name another.
 
 Each copy has the key, the value and the headers of its message, and three headers more: `kumquat-run`,
 `kumquat-origin` (subject/offset) and `kumquat-original-ms`, the message's first time. The time of
 the copy itself is when it was sent, and it is sent now: headers that ask for a delay are renamed
-(copies.py).
+(copies/copier.py).
 """
 
 from __future__ import annotations
@@ -27,13 +27,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.copies import Copier
-from kumquat.spark.pipelines.copy_journal import Run
-from kumquat.spark.pipelines.replay_plan import FILE, Found, Plan, Selection, find, load_plan
-from kumquat.spark.pipelines.sources import add_broker, add_range
-from kumquat.spark.pipelines.summary import SILENT, Progress, Summary, count, duration, size
-from kumquat.spark.pipelines.targets import add_create, check_target, make_target
-from kumquat.spark.pipelines.times import to_ms, told_time
+from kumquat.spark.pipelines.common.sources import add_broker, add_range
+from kumquat.spark.pipelines.common.summary import (
+    SILENT,
+    Progress,
+    Summary,
+    count,
+    duration,
+    size,
+)
+from kumquat.spark.pipelines.common.targets import add_create, check_target, make_target
+from kumquat.spark.pipelines.common.times import to_ms, told_time
+from kumquat.spark.pipelines.copies.copier import Copier
+from kumquat.spark.pipelines.copies.journal import Run
+from kumquat.spark.pipelines.replay.plan import FILE, Found, Plan, Selection, find, load_plan
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,7 @@ each side is the offsets that it had at one moment. An archive's moment comes fi
 has is in its subject, or was deleted there. When all is read, and when reading failed, the subjects
 are asked whether they are still the same ones, since a message without id and key is known by its offset.
 
-`since` and `until` go by the time of the original: a copy tells it in a header (copies.py), and
+`since` and `until` go by the time of the original: a copy tells it in a header (copies/copier.py), and
 would otherwise be as old as the run that made it. Where to begin is asked of the broker by the copy's own
 time, which is no earlier, unless the original had a time ahead of its clock.
 """
@@ -20,10 +20,10 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import at_time, earliest, identities, latest
-from kumquat.spark.pipelines.archive import archive_state, read_archive
-from kumquat.spark.pipelines.copies import ORIGINAL_MS
-from kumquat.spark.pipelines.identity import header_bytes
-from kumquat.spark.pipelines.times import to_ms
+from kumquat.spark.pipelines.archive.command import archive_state, read_archive
+from kumquat.spark.pipelines.common.identity import header_bytes
+from kumquat.spark.pipelines.common.times import to_ms
+from kumquat.spark.pipelines.copies.copier import ORIGINAL_MS
 from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kumquat.spark.pipelines.sources import Source
+    from kumquat.spark.pipelines.common.sources import Source
 
 
 @dataclass(frozen=True)

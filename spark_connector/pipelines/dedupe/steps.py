@@ -1,8 +1,8 @@
 """One batch of a dedupe after the other: planned, decided, sent, committed.
 
-What is on disk after each step is in dedupe_books.py, which messages are let through in
-dedupe_decision.py, how they are sent once in copies.py. Here is the order of these, and what retention may
-do in between:
+What is on disk after each step is in dedupe/books.py, which messages are let through in
+dedupe/decision.py, how they are sent once in copies/copier.py. Here is the order of these, and what
+retention may do in between:
 
 | deleted | without `accept_loss` | with it |
 |---|---|---|
@@ -24,10 +24,10 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError, clear_errors
 from kumquat.spark.offsets import earliest, latest
-from kumquat.spark.pipelines.copies import NotKnown
-from kumquat.spark.pipelines.dedupe_books import NO_CLOCK
-from kumquat.spark.pipelines.dedupe_decision import LAST, ROWS, as_rows, decide, last_seen
-from kumquat.spark.pipelines.summary import count
+from kumquat.spark.pipelines.common.summary import count
+from kumquat.spark.pipelines.copies.copier import NotKnown
+from kumquat.spark.pipelines.dedupe.books import NO_CLOCK
+from kumquat.spark.pipelines.dedupe.decision import LAST, ROWS, as_rows, decide, last_seen
 from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kumquat.spark.pipelines.copies import Copier
-    from kumquat.spark.pipelines.dedupe_books import Books, Pending
+    from kumquat.spark.pipelines.copies.copier import Copier
+    from kumquat.spark.pipelines.dedupe.books import Books, Pending
 
 MERGE_FROM = 16
 

@@ -31,7 +31,7 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kumquat.spark.pipelines.archive_format import (
+from kumquat.spark.pipelines.archive.format import (
     REPLACED,
     STAGING,
     is_data,
@@ -39,13 +39,13 @@ from kumquat.spark.pipelines.archive_format import (
     stored,
     write_commit,
 )
-from kumquat.spark.pipelines.durable import swap, sync
+from kumquat.spark.pipelines.common.durable import swap, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from kumquat.spark.pipelines.archive_format import Commit, State
+    from kumquat.spark.pipelines.archive.format import Commit, State
 
 KEEP_LISTED_MS = 600_000
 

@@ -10,7 +10,7 @@ same offsets, so it can be run again. The plan lies in the run's folder as `plan
      "archived_id": "b1c9…", "size": 50000,
      "found": {"messages": 40, "start": 1200, "end": 9000, …}}
 
-`run` is the journal's mark (copy_journal.py; the ids of the broker's subjects are there too);
+`run` is the journal's mark (copies/journal.py; the ids of the broker's subjects are there too);
 `archived_id` is the id of the subject whose messages the archive holds. Times are fixed when the run
 begins: "since 2h" means two hours before then, also when it is resumed.
 """
@@ -24,9 +24,9 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError, clear_errors
 from kumquat.spark.offsets import at_time, earliest, latest
-from kumquat.spark.pipelines.archive import archive_state, read_archive
-from kumquat.spark.pipelines.durable import write_json
-from kumquat.spark.pipelines.run_memory import ANEW, check_mark, read_memory
+from kumquat.spark.pipelines.archive.command import archive_state, read_archive
+from kumquat.spark.pipelines.common.durable import write_json
+from kumquat.spark.pipelines.common.run_memory import ANEW, check_mark, read_memory
 from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from kumquat.spark.pipelines.run_memory import Range
+    from kumquat.spark.pipelines.common.run_memory import Range
 
 VERSION = 2
 FILE = "plan.json"

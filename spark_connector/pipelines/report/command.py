@@ -33,9 +33,11 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError, clear_errors
 from kumquat.spark.offsets import check_subjects
-from kumquat.spark.pipelines.archive import archive_state
-from kumquat.spark.pipelines.copies import ORIGINAL_MS, header
-from kumquat.spark.pipelines.report_facts import (
+from kumquat.spark.pipelines.archive.command import archive_state
+from kumquat.spark.pipelines.common.sources import Source, add_broker, add_range
+from kumquat.spark.pipelines.common.summary import SILENT, Progress, Summary
+from kumquat.spark.pipelines.copies.copier import ORIGINAL_MS, header
+from kumquat.spark.pipelines.report.facts import (
     HOUR_MS,
     LAST_MS,
     Figures,
@@ -45,9 +47,7 @@ from kumquat.spark.pipelines.report_facts import (
     slot_width,
     summary,
 )
-from kumquat.spark.pipelines.report_page import page
-from kumquat.spark.pipelines.sources import Source, add_broker, add_range
-from kumquat.spark.pipelines.summary import SILENT, Progress, Summary
+from kumquat.spark.pipelines.report.page import page
 
 if TYPE_CHECKING:
     import argparse

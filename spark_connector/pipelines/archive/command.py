@@ -4,12 +4,12 @@
     read_archive(spark, "archive").groupBy("topic", "day").count()
 
 A run goes from where the archive ends to where the subjects end as it begins, in batches
-(archive_run.py). The offsets that a batch covers are committed in the same file as the list of its
-data (archive_format.py): a run that is stopped or killed anywhere has done whole batches, and the
+(archive/run.py). The offsets that a batch covers are committed in the same file as the list of its
+data (archive/format.py): a run that is stopped or killed anywhere has done whole batches, and the
 next one goes on from there.
 
 - Read an archive with `read_archive`, or with whatever reads Parquet: it finds each archived message once,
-  at any moment (archive_view.py). One that was listing the archive while small files were put together
+  at any moment (archive/view.py). One that was listing the archive while small files were put together
   may not find a file: it must begin again. `read_archive` goes on.
 - A subject may be a pattern, `shop-*`: those that the broker has when the run begins.
 - One run at a time: a second one on the folder waits half a minute, then says so.
@@ -33,12 +33,12 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import check_subjects, matching
-from kumquat.spark.pipelines.archive_format import COMMITS, LOCK, Range, State, exists, load
-from kumquat.spark.pipelines.archive_run import Archived, Run
-from kumquat.spark.pipelines.archive_writer import archive_session, read_files
-from kumquat.spark.pipelines.durable import locked
-from kumquat.spark.pipelines.sources import add_broker
-from kumquat.spark.pipelines.summary import SILENT, Progress, Summary
+from kumquat.spark.pipelines.archive.format import COMMITS, LOCK, Range, State, exists, load
+from kumquat.spark.pipelines.archive.run import Archived, Run
+from kumquat.spark.pipelines.archive.writer import archive_session, read_files
+from kumquat.spark.pipelines.common.durable import locked
+from kumquat.spark.pipelines.common.sources import add_broker
+from kumquat.spark.pipelines.common.summary import SILENT, Progress, Summary
 
 if TYPE_CHECKING:
     import argparse

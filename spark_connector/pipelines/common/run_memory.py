@@ -1,6 +1,6 @@
 """The files in a run's folder: whole, and of this version, or refused with a line that says so.
 
-A run's folder belongs to one run. Its files carry the run's mark (copy_journal.py), so that one which
+A run's folder belongs to one run. Its files carry the run's mark (copies/journal.py), so that one which
 came from another folder, or from a backup, is not taken for what it is not.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.durable import read_json
+from kumquat.spark.pipelines.common.durable import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,8 +24,8 @@ when its newest time has left the window; when there are many, they are put toge
 are synced before they are named.
 
 `lost` are ranges that retention deleted before they were read. `unsent` counts messages that were let
-through but deleted before they, or their copies' fate, could be seen (see dedupe.py). `nameless` are
-messages without an id.
+through but deleted before they, or their copies' fate, could be seen (see dedupe/command.py).
+`nameless` are messages without an id.
 
 The window, the identity and the subjects are part of the run: a folder refuses to be used for others,
 since what it has seen would not tell the truth about them. `run` is the journal's mark. Nothing
@@ -39,13 +39,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.durable import sync, write_json
-from kumquat.spark.pipelines.run_memory import check_mark, read_memory
+from kumquat.spark.pipelines.common.durable import sync, write_json
+from kumquat.spark.pipelines.common.run_memory import check_mark, read_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kumquat.spark.pipelines.run_memory import Range
+    from kumquat.spark.pipelines.common.run_memory import Range
 
 VERSION = 2
 FILE = "dedupe.json"

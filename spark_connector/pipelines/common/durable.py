@@ -10,7 +10,7 @@ files that are written once: it never takes the place of one that is there.
 `locked` is held by Spark's JVM, not by Python. A driver that is killed leaves its JVM behind for
 some moments, and with `local[…]` the JVM is also where tasks run and producers send. Who gets the lock
 therefore knows that all of them have ended. On a cluster executors are processes of their own, and
-the lock says nothing of them: see copies.py.
+the lock says nothing of them: see copies/copier.py.
 
 Java's locks are the system's, and those belong to the process: when it closes the file, however
 often it has it open, its lock is gone. So the file is opened only by who has its name in `_mine`, which

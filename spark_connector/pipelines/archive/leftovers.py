@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import clear_errors
-from kumquat.spark.pipelines.archive_format import stored
-from kumquat.spark.pipelines.archive_writer import file_of, read_files
+from kumquat.spark.pipelines.archive.format import stored
+from kumquat.spark.pipelines.archive.writer import file_of, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from kumquat.spark.pipelines.archive_format import State
+    from kumquat.spark.pipelines.archive.format import State
 
 
 def remove_needless(

@@ -11,7 +11,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from kumquat.spark.pipelines.report_facts import (
+from kumquat.spark.pipelines.common.summary import count, duration, size
+from kumquat.spark.pipelines.report.facts import (
     HOUR_MS,
     KEYS,
     Report,
@@ -22,7 +23,7 @@ from kumquat.spark.pipelines.report_facts import (
     rate,
     timeless_text,
 )
-from kumquat.spark.pipelines.report_plots import (
+from kumquat.spark.pipelines.report.plots import (
     COUNT,
     LENGTH,
     OCTETS,
@@ -31,7 +32,6 @@ from kumquat.spark.pipelines.report_plots import (
     lines,
     sparkline,
 )
-from kumquat.spark.pipelines.summary import count, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kumquat.spark.pipelines.summary import Summary, Table, count, duration, size
+from kumquat.spark.pipelines.common.summary import Summary, Table, count, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -3,7 +3,7 @@
 By `id`: the header `message-id` (or another one that is named); a message without it is known by
 its key; one without a key by its place. By `header` a message without the header is known by its
 place alone, by `key` the header is not looked at. The place is subject and offset, of the original
-where the message is a copy that tells its origin (copies.py). By `offset` nothing else is looked at:
+where the message is a copy that tells its origin (copies/copier.py). By `offset` nothing else is looked at:
 for a subject and its own archive, where each message has its offset on both sides.
 
 A key may rightly come many times, an id, a place or an offset may not. So an identity begins with a
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.copies import ORIGIN
+from kumquat.spark.pipelines.copies.copier import ORIGIN
 
 if TYPE_CHECKING:
     import argparse

@@ -4,7 +4,7 @@
 
 A message is let through when no message with its id was let through in the window before it; its
 doubles in that time are left out. After the window the id may come again. What is let through is a copy
-as copies.py makes them: same key, value and headers, with its origin and its first time added.
+as copies/copier.py makes them: same key, value and headers, with its origin and its first time added.
 
 The clock of the window is the latest time that the subject has shown so far: it goes by the messages,
 not by when they are read, and never runs back. So a message with an old time is neither lost nor let
@@ -17,12 +17,12 @@ where a key comes once, since of all the messages of a key one in a window is le
 
 A run goes on in batches to where the source ends as it begins, or, with `follow`, until it is
 stopped. Before a batch sends anything, its range and what it lets through are on disk
-(dedupe_books.py). A batch that broke off is not decided again: the same messages are let through,
-whatever retention has deleted meanwhile, and copies.py sends each once.
+(dedupe/books.py). A batch that broke off is not decided again: the same messages are let through,
+whatever retention has deleted meanwhile, and copies/copier.py sends each once.
 
 A batch costs its own messages and the ids of one window. What retention deleted before it was read ends
 the run, unless `accept_loss`; then it is kept and told in every summary, and nothing is sent twice for
-it (dedupe_steps.py).
+it (dedupe/steps.py).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from typing import TYPE_CHECKING
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import check_subjects, earliest
-from kumquat.spark.pipelines.copies import Copier
-from kumquat.spark.pipelines.copy_journal import Run
-from kumquat.spark.pipelines.dedupe_books import FILE, Books, Page, Rule
-from kumquat.spark.pipelines.dedupe_steps import Steps
-from kumquat.spark.pipelines.identity import ID_HEADER, WAYS, check_way
-from kumquat.spark.pipelines.sources import add_broker
-from kumquat.spark.pipelines.summary import SILENT, Progress, Summary, count, duration
-from kumquat.spark.pipelines.targets import add_create, check_target, make_target
-from kumquat.spark.pipelines.times import parse_length
+from kumquat.spark.pipelines.common.identity import ID_HEADER, WAYS, check_way
+from kumquat.spark.pipelines.common.sources import add_broker
+from kumquat.spark.pipelines.common.summary import SILENT, Progress, Summary, count, duration
+from kumquat.spark.pipelines.common.targets import add_create, check_target, make_target
+from kumquat.spark.pipelines.common.times import parse_length
+from kumquat.spark.pipelines.copies.copier import Copier
+from kumquat.spark.pipelines.copies.journal import Run
+from kumquat.spark.pipelines.dedupe.books import FILE, Books, Page, Rule
+from kumquat.spark.pipelines.dedupe.steps import Steps
 
 if TYPE_CHECKING:
     import argparse

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from kumquat.spark.pipelines.report_facts import HOUR_MS, Silence, clock
-from kumquat.spark.pipelines.summary import duration, size
+from kumquat.spark.pipelines.common.summary import duration, size
+from kumquat.spark.pipelines.report.facts import HOUR_MS, Silence, clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

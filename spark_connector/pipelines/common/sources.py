@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import at_time, earliest, latest
-from kumquat.spark.pipelines.times import parse_time, to_ms
+from kumquat.spark.pipelines.common.times import parse_time, to_ms
 from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Source:
         return rows.select(*COLUMNS)
 
     def _archived(self, spark: SparkSession) -> DataFrame:
-        from kumquat.spark.pipelines.archive import read_archive
+        from kumquat.spark.pipelines.archive.command import read_archive
 
         assert self.archive is not None
         return read_archive(spark, self.archive, self.subjects or None)

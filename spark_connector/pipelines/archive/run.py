@@ -24,8 +24,8 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import earliest, identities, latest
-from kumquat.spark.pipelines.archive_compaction import compact
-from kumquat.spark.pipelines.archive_format import (
+from kumquat.spark.pipelines.archive.compaction import compact
+from kumquat.spark.pipelines.archive.format import (
     STAGING,
     ArchiveFile,
     Commit,
@@ -34,10 +34,10 @@ from kumquat.spark.pipelines.archive_format import (
     load,
     remove_replaced,
 )
-from kumquat.spark.pipelines.archive_leftovers import remove_needless
-from kumquat.spark.pipelines.archive_view import can_swap, commit_and_show, show_all
-from kumquat.spark.pipelines.archive_writer import as_archived, write_files
-from kumquat.spark.pipelines.summary import Progress, Summary, count, size
+from kumquat.spark.pipelines.archive.leftovers import remove_needless
+from kumquat.spark.pipelines.archive.view import can_swap, commit_and_show, show_all
+from kumquat.spark.pipelines.archive.writer import as_archived, write_files
+from kumquat.spark.pipelines.common.summary import Progress, Summary, count, size
 from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ the subject's newest message, whose time may be any. Once they are put together 
 others, so a message is written a few times a day at the most.
 
 The new files are committed together with the removal of the old, and are shown in their place in one
-step (archive_view.py): a reader sees either.
+step (archive/view.py): a reader sees either.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.archive_format import ArchiveFile, Commit, State
-from kumquat.spark.pipelines.archive_view import commit_and_show
-from kumquat.spark.pipelines.archive_writer import read_files, write_files
+from kumquat.spark.pipelines.archive.format import ArchiveFile, Commit, State
+from kumquat.spark.pipelines.archive.view import commit_and_show
+from kumquat.spark.pipelines.archive.writer import read_files, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -24,14 +24,8 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import clear_errors
-from kumquat.spark.pipelines.archive_format import (
-    FILES,
-    STAGING,
-    ArchiveFile,
-    found,
-    stored,
-)
-from kumquat.spark.pipelines.durable import sync
+from kumquat.spark.pipelines.archive.format import FILES, STAGING, ArchiveFile, found, stored
+from kumquat.spark.pipelines.common.durable import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

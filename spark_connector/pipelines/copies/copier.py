@@ -10,7 +10,7 @@ had sent. The rule that mends it:
 
 - Each copy carries its run and its origin in headers (`kumquat-run`, `kumquat-origin`: subject/offset),
   and its first time (`kumquat-original-ms`).
-- The target's end is recorded on disk before a batch sends anything (copy_journal.py).
+- The target's end is recorded on disk before a batch sends anything (copies/journal.py).
 - Every run of that batch, first or repeated, leaves out what the target holds from there on.
 
 The caller gives each batch the same rows, of the same offsets, under the same number whenever it is
@@ -50,8 +50,12 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError, clear_errors
 from kumquat.spark.offsets import earliest, identities, latest
-from kumquat.spark.pipelines.copy_journal import Journal, Run
-from kumquat.spark.pipelines.copy_tasks import (
+from kumquat.spark.pipelines.common.durable import locked
+from kumquat.spark.pipelines.common.run_memory import ANEW, Range
+from kumquat.spark.pipelines.common.summary import SILENT, Progress
+from kumquat.spark.pipelines.copies.journal import Journal, Run
+from kumquat.spark.pipelines.copies.senders import has_ended, sender_of
+from kumquat.spark.pipelines.copies.tasks import (
     REPEATED,
     TAKEN_OVER,
     only_first_attempt,
@@ -59,10 +63,6 @@ from kumquat.spark.pipelines.copy_tasks import (
     own_jobs,
     paced,
 )
-from kumquat.spark.pipelines.durable import locked
-from kumquat.spark.pipelines.run_memory import ANEW, Range
-from kumquat.spark.pipelines.senders import has_ended, sender_of
-from kumquat.spark.pipelines.summary import SILENT, Progress
 from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:

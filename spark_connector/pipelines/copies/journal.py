@@ -35,9 +35,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.durable import write_json
-from kumquat.spark.pipelines.run_memory import ANEW, Range, read_memory
-from kumquat.spark.pipelines.senders import Sender
+from kumquat.spark.pipelines.common.durable import write_json
+from kumquat.spark.pipelines.common.run_memory import ANEW, Range, read_memory
+from kumquat.spark.pipelines.copies.senders import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable

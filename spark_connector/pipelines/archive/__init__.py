@@ -1,0 +1,1 @@
+"""Subjects to Parquet, each message once."""

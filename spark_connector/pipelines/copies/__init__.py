@@ -1,0 +1,1 @@
+"""Copying messages into a subject, each once, also when a batch is run again."""

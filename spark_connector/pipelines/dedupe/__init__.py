@@ -1,0 +1,1 @@
+"""One subject into another, each message id once within a window."""

@@ -1,0 +1,1 @@
+"""What one side has and the other has not."""

@@ -1,0 +1,1 @@
+"""Messages of a subject or an archive, back into a subject."""
