@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compat_tests.groups import configure
+from compat_tests.groups.stories import configure
 from compat_tests.members.fixture import hosts, members
-from compat_tests.wire import Wire, create_topic
+from compat_tests.wire.connection import Wire, create_topic
 from kumquat.spark.testing import spark, spark_sockets
 
 if TYPE_CHECKING:

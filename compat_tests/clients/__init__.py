@@ -1,0 +1,1 @@
+"""Stories of producing and reading, client by client."""

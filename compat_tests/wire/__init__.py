@@ -1,0 +1,1 @@
+"""Requests by hand: what no client lets one send."""
