@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 
 from bench import report
-from bench.jars import SetupError
+from bench.brokers.jars import SetupError
 from bench.scenario import COLUMNS, FULL, QUICK, Columns, Run, Scale, Scenario
 from bench.scenarios import SCENARIOS
 

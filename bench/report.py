@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.jars import KAFKA_VERSION, java
+from bench.brokers.jars import KAFKA_VERSION, java
 from bench.scenario import COLUMNS, Columns, Scale, Scenario
 
 Results = list[tuple[Scenario, Columns]]

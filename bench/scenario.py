@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench.jars import SetupError
-from bench.kafka import Kafka
-from bench.kumquat import Kumquat
+from bench.brokers.jars import SetupError
+from bench.brokers.kafka import Kafka
+from bench.brokers.kumquat import Kumquat
 
 if TYPE_CHECKING:
-    from bench.process import BrokerProcess
+    from bench.brokers.process import BrokerProcess
 
 Numbers = dict[str, float]
 """What is measured, with its unit: {"acks=1, MB/s": 512.0}."""

@@ -83,7 +83,7 @@ def bootstrap(pytestconfig: pytest.Config) -> Iterator[str]:
             }
             yield stack.enter_context(broker(**options)).bootstrap
         elif chosen == "kafka":
-            from bench.kafka import Kafka
+            from bench.brokers.kafka import Kafka
 
             yield stack.enter_context(Kafka(settings=KAFKA)).bootstrap
         else:

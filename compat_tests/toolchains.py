@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.jars import CACHE, SetupError, locked
+from bench.brokers.jars import CACHE, SetupError, locked
 
 HERE = Path(__file__).parent
 

@@ -18,12 +18,13 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from bench import client, proc, scheduling, topics
-from bench.process import free_ports
+from bench.brokers import proc
+from bench.brokers.process import free_ports
+from bench.load import client, scheduling, topics
 from bench.scenario import Columns, Floor, Numbers, Run, Scenario, own
 
 if TYPE_CHECKING:
-    from bench.process import BrokerProcess
+    from bench.brokers.process import BrokerProcess
 
 SIZE = 200
 HOUR = 3_600_000

@@ -13,17 +13,18 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from bench import proc, topics
-from bench.crew import Crew, Marks, Result, Work
-from bench.joining import Passer, commit_each, ready, time_commits
-from bench.numbered import Writer
+from bench.brokers import proc
+from bench.load import topics
+from bench.load.crew import Crew, Marks, Result, Work
+from bench.load.joining import Passer, commit_each, ready, time_commits
+from bench.load.numbered import Writer
 from bench.scenario import Numbers, Run, Scenario, own
 from bench.scenarios.sharing import Sharing, configure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bench.process import BrokerProcess
+    from bench.brokers.process import BrokerProcess
 
 CROWD = 64
 HANDLER_MS = 20.0

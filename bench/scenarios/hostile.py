@@ -1,6 +1,6 @@
 """One hostile client beside one innocent producer and consumer: what these notice, what the broker holds.
 
-Each kind of attack has a fresh broker. `bench/innocent.py` says what is measured.
+Each kind of attack has a fresh broker. `bench/load/innocent.py` says what is measured.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import os
 import threading
 import time
 
-from bench import client, hostile, innocent, proc, topics
+from bench.brokers import proc
+from bench.load import client, hostile, innocent, topics
 from bench.scenario import Numbers, Run, Scenario, own
 
 FILLED_MEGABYTES = 200

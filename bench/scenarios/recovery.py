@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bench import client, proc, topics
+from bench.brokers import proc
+from bench.load import client, topics
 from bench.scenario import Columns, Floor, Numbers, Run, Scenario
 
 _SIZE = 1024

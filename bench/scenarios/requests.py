@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 
-from bench import client, load, topics
+from bench.load import client, topics
+from bench.load import requests as load
 from bench.scenario import Numbers, Run, Scenario, own, ratio
 
 _FULL_SPEED = 1_000_000_000

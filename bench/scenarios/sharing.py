@@ -21,13 +21,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from bench import client, topics
-from bench.crew import Crew, Marks, Result, Work
-from bench.numbered import Writer
+from bench.load import client, topics
+from bench.load.crew import Crew, Marks, Result, Work
+from bench.load.numbered import Writer
 from bench.scenario import Columns, Floor, Numbers, Run, Scenario, own, share
 
 if TYPE_CHECKING:
-    from bench.process import BrokerProcess
+    from bench.brokers.process import BrokerProcess
 
 HANDLER_MS = 5.0
 CROWDS = (2, 8, 32)

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
-from bench import client, spark, topics
+from bench.load import client, spark, topics
 from bench.scenario import Numbers, Run, Scenario, ratio, share
 
 SIZE = 200

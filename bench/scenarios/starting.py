@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from bench import proc
+from bench.brokers import proc
 from bench.scenario import Numbers, Run, Scenario, own
 
 _TIMES = 3

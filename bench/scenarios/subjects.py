@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bench import frames, load, proc, topics
+from bench.brokers import proc
+from bench.load import frames, topics
+from bench.load import requests as load
 from bench.scenario import Numbers, Run, Scenario, own, share
 
 if TYPE_CHECKING:
-    from bench.process import BrokerProcess
+    from bench.brokers.process import BrokerProcess
 
 _FEW = 10
 _RESTART_SECONDS = 300

@@ -10,13 +10,13 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from bench import client, topics
+from bench.load import client, topics
 from bench.scenario import Floor, Numbers, Run, Scenario, ratio
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bench.process import BrokerProcess
+    from bench.brokers.process import BrokerProcess
     from bench.scenario import Columns
 
 KIB = 1024

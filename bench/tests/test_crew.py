@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.crew import Crew, Marks, Work
-from bench.numbered import Writer
+from bench.load.crew import Crew, Marks, Work
+from bench.load.numbered import Writer
 from kumquat.gateway.testing.broker import broker
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import jars
+from bench.brokers import jars
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench import load, topics
+from bench.load import requests as load
+from bench.load import topics
 from kumquat.gateway.testing.broker import broker
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench import scheduling, topics
-from bench.scheduling import IN_A_BATCH, Others, Receive, Schedule, now_ms
+from bench.load import scheduling, topics
+from bench.load.scheduling import IN_A_BATCH, Others, Receive, Schedule, now_ms
 from kumquat.gateway.testing.broker import broker
 
 

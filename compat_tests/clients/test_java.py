@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.jars import SetupError, client_jars, java
+from bench.brokers.jars import SetupError, client_jars, java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.jars import java, tool_jars
+from bench.brokers.jars import java, tool_jars
 from compat_tests.groups.stories import committed, everything, fill, lag
 from compat_tests.members.fixture import JVM, Members
 from compat_tests.members.remote import wait

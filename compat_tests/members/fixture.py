@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.jars import SetupError, client_jars, java
+from bench.brokers.jars import SetupError, client_jars, java
 from compat_tests.members.remote import PYTHON, QUICK, Host, Member, named
 from compat_tests.toolchains import go_host, node_host
 

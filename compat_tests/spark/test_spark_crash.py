@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from bench.kafka import Kafka
+from bench.brokers.kafka import Kafka
 from compat_tests.spark.stories import SECONDS, messages, sizes, slowly, stream, values
 from compat_tests.support import eventually
 from compat_tests.wire.connection import Wire, create_topic

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import zstandard
 from crc32c import crc32c
 
-from bench import frames
-from bench.child import Child, main
-from bench.innocent import fetch_request
+from bench.load import frames
+from bench.load.child import Child, main
+from bench.load.innocent import fetch_request
 
 BIG = 100_000_000
 EMPTY = "empty"
@@ -43,7 +43,7 @@ class Attacked:
 
 
 def start(work: Attack) -> Child[Attacked]:
-    return Child("bench.hostile", work, Attacked)
+    return Child("bench.load.hostile", work, Attacked)
 
 
 def frame(key: int, version: int, body: bytes, flexible: bool = False) -> bytes:

@@ -115,7 +115,7 @@ class Crew:
         self._assigned = threading.Semaphore(0)
         self._results: queue.SimpleQueue[list[Result]] = queue.SimpleQueue()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.crew", json.dumps(asdict(work))],
+            [sys.executable, "-m", "bench.load.crew", json.dumps(asdict(work))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -16,8 +16,9 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from bench import frames, proc
-from bench.child import Child, main
+from bench.brokers import proc
+from bench.load import frames
+from bench.load.child import Child, main
 
 VALUE_BYTES = 100
 """On average: the values are of eleven lengths around it."""
@@ -78,7 +79,7 @@ class Loaded:
 
 
 def start(work: Pipelined | OneByOne | Ping) -> Child[Loaded]:
-    return Child("bench.load", work, Loaded)
+    return Child("bench.load.requests", work, Loaded)
 
 
 def run(work: Pipelined | OneByOne | Ping) -> Loaded:

@@ -13,8 +13,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-from bench import frames
-from bench.child import Child, main
+from bench.load import frames
+from bench.load.child import Child, main
 
 PAUSE_SECONDS = 0.03
 WARM_UP_RECORDS = 30
@@ -40,7 +40,7 @@ class Noticed:
 
 
 def start(work: Notice) -> Child[Noticed]:
-    return Child("bench.innocent", work, Noticed)
+    return Child("bench.load.innocent", work, Noticed)
 
 
 def fetch_request(topic: str, offset: int, max_bytes: int = 1 << 20) -> bytes:

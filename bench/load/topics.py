@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from bench import frames
-from bench.load import connect
+from bench.load import frames
+from bench.load.requests import connect
 
 if TYPE_CHECKING:
     import socket

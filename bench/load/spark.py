@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
-from bench import proc
-from bench.child import Child, main
+from bench.brokers import proc
+from bench.load.child import Child, main
 from kumquat.spark import read_subject, spark_session, stream_subject, write_subject
 from kumquat.spark.pipelines.archive.command import archive
 from kumquat.spark.pipelines.common.summary import Progress
@@ -105,19 +105,19 @@ class Archived:
 
 
 def read(work: Read) -> Readings:
-    return Child("bench.spark", work, Readings).finish()
+    return Child("bench.load.spark", work, Readings).finish()
 
 
 def write(work: Write) -> Timed:
-    return Child("bench.spark", work, Timed).finish()
+    return Child("bench.load.spark", work, Timed).finish()
 
 
 def idle(work: Idle) -> Triggers:
-    return Child("bench.spark", work, Triggers).finish()
+    return Child("bench.load.spark", work, Triggers).finish()
 
 
 def archived(work: Archive) -> Archived:
-    return Child("bench.spark", work, Archived).finish()
+    return Child("bench.load.spark", work, Archived).finish()
 
 
 def _spark() -> SparkSession:

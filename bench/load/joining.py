@@ -19,8 +19,8 @@ from kafka.protocol.consumer.group import (
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from bench import frames
-from bench.load import connect
+from bench.load import frames
+from bench.load.requests import connect
 
 JOIN_VERSION = 5
 SYNC_VERSION = 3

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench import proc
-from bench.child import Child, main
+from bench.brokers import proc
+from bench.load.child import Child, main
 
 _LIST = 1000
 _QUEUED = 200_000
@@ -63,7 +63,7 @@ class Done:
 
 
 def start(work: Produce | Consume) -> Child[Done]:
-    return Child("bench.client", work, Done)
+    return Child("bench.load.client", work, Done)
 
 
 def run(work: Produce | Consume) -> Done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bench.process import BrokerProcess
+from bench.brokers.process import BrokerProcess
 
 if TYPE_CHECKING:
     from pathlib import Path

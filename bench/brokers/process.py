@@ -20,8 +20,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
-from bench import frames, proc
-from bench.jars import CACHE, SetupError
+from bench.brokers import proc
+from bench.brokers.jars import CACHE, SetupError
+from bench.load import frames
 
 
 def free_ports(count: int) -> list[int]:

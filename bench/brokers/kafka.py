@@ -16,8 +16,8 @@ import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bench.jars import SetupError, broker_jars, java
-from bench.process import BrokerProcess, free_ports
+from bench.brokers.jars import SetupError, broker_jars, java
+from bench.brokers.process import BrokerProcess, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,10 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from kafka.record import MemoryRecordsBuilder
 
-from bench import frames, proc
-from bench.child import Child, main
-from bench.load import connect
+from bench.brokers import proc
+from bench.load import frames
+from bench.load.child import Child, main
+from bench.load.requests import connect
 
 IN_A_BATCH = 1000
 _IN_FLIGHT = 5
@@ -87,15 +88,15 @@ class Waited:
 
 
 def schedule(work: Schedule) -> Scheduled:
-    return Child("bench.scheduling", work, Scheduled).finish()
+    return Child("bench.load.scheduling", work, Scheduled).finish()
 
 
 def receive(work: Receive) -> Child[Received]:
-    return Child("bench.scheduling", work, Received)
+    return Child("bench.load.scheduling", work, Received)
 
 
 def others(work: Others) -> Child[Waited]:
-    return Child("bench.scheduling", work, Waited)
+    return Child("bench.load.scheduling", work, Waited)
 
 
 def now_ms() -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CACHE = Path(__file__).resolve().parent.parent / ".cache"
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
 KAFKA_VERSION = "4.3.1"
 SLF4J = ("org.slf4j", "slf4j-simple", "1.7.36")
 """Kafka's jars log through slf4j 1.7 and bring no back end: without one a broker dies silently."""

@@ -1,0 +1,1 @@
+"""The brokers that are measured, as child processes."""

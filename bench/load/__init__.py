@@ -1,0 +1,1 @@
+"""What loads them, in processes of their own."""
