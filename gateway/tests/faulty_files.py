@@ -9,7 +9,7 @@ the first above it that is not, and what that one called:
 A `Trace` counts the calls of all lives of a broker, over kills and restarts. A `Strike` is the one call
 that fails, and how: with an errno, or "short". Short is what the contract in core/logs/disk/files.py
 allows: a write or a reservation stops half-way and raises ENOSPC; a read with `nowait` gives half. A
-read that may wait is short only where the file ends; core/logs/tests/test_short_results.py holds
+read that may wait is short only where the file ends; core/logs/disk/tests/test_short_results.py holds
 RealFiles to that.
 
 A sync that fails loses what it was to make safe (core/logs/tests/disk.py). A close that fails has closed.
@@ -41,8 +41,8 @@ ERRORS = ("EIO", "ENOSPC", "EMFILE", "ENOMEM")
 STOPS_SHORT = ("pwritev", "reserve", "preadv_into nowait")
 """Operations that have a short result."""
 HELPERS = (
-    *("logs/files.py", "logs/segment.py", "logs/unreadable.py", "logs/segment_file.py"),
-    *("wheel/blocks.py", "wheel/bodies.py", "wheel/merge_source.py", "wheel/schedule_file.py"),
+    *("disk/files.py", "messages/segment.py", "disk/unreadable.py", "disk/segment_file.py"),
+    *("files/blocks.py", "schedule/bodies.py", "files/merge_source.py", "files/file.py"),
 )
 """Who calls them is part of the site."""
 _ROOT = Path(__file__).parents[2]
@@ -258,5 +258,5 @@ def _named(code: CodeType) -> tuple[str, bool]:
         return "", False
     if not path.is_relative_to(_ROOT):
         return "", True
-    name = f"{path.stem}.{code.co_qualname}".replace("<locals>.", "")
+    name = f"{path.parent.name}.{path.stem}.{code.co_qualname}".replace("<locals>.", "")
     return name, not code.co_filename.endswith(HELPERS)

@@ -46,10 +46,10 @@ OPERATIONS = sorted(
 )
 TWICE, THRICE = 2, 3
 MORE = {
-    "pread bodies.LogBodies.payload < fill.parked_of": "EIO",
-    "pread bodies.read_bodies < deliverer.Deliverer._read": "EIO",
-    "open segment.OpenFiles.pinned < reader.Reader._fill": "EMFILE",
-    "preadv_into reader.Reader._fill": "EMFILE",
+    "pread schedule.bodies.LogBodies.payload < files.fill.parked_of": "EIO",
+    "pread schedule.bodies.read_bodies < schedule.deliverer.Deliverer._read": "EIO",
+    "open messages.segment.OpenFiles.pinned < messages.reader.Reader._fill": "EMFILE",
+    "preadv_into messages.reader.Reader._fill": "EMFILE",
 }
 """What has lost messages before: it is tried with that error too."""
 
@@ -132,7 +132,7 @@ def test_the_story_is_the_same_each_time(calls: Counter[str], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "part", ["retention.", "merge.", "index.write_index", "shelf.Shelf.remove", "Replay."]
+    "part", ["retention.", "merge.", "index.write_index", "file_set.Shelf.remove", "Replay."]
 )
 def test_the_story_has_all_parts(part: str, calls: Counter[str]) -> None:
     assert MORE.keys() <= calls.keys()

@@ -12,7 +12,7 @@ import pytest
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.state import Groups, Progress
 from kumquat.core.logs.actions.recovery import repairs
-from kumquat.core.logs.tests.action_driver import ActionScenario
+from kumquat.core.logs.actions.tests.driver import ActionScenario
 
 
 def replayed(frames: list[list[actions.Action]]) -> Groups:

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from kumquat.core.errors import StorageError
+from kumquat.core.logs.actions.tests.driver import ActionDriver, told_by
 from kumquat.core.logs.messages.index import IndexDamaged
-from kumquat.core.logs.tests.action_driver import ActionDriver, told_by
 from kumquat.core.logs.tests.driver import Driver, errors_told
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 

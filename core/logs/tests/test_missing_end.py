@@ -6,7 +6,7 @@ import pytest
 
 from kumquat.core.delivery import actions
 from kumquat.core.errors import CorruptMessage
-from kumquat.core.logs.tests.action_driver import ActionDriver
+from kumquat.core.logs.actions.tests.driver import ActionDriver
 from kumquat.core.logs.tests.driver import Driver
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.logs.tests.promises import read_all

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from kumquat.core.logs.tests.action_driver import ActionDriver
+from kumquat.core.logs.actions.tests.driver import ActionDriver
 from kumquat.core.logs.tests.driver import Driver, errors_told
 from kumquat.core.logs.tests.power import Fault
 

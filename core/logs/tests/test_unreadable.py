@@ -13,14 +13,14 @@ import pytest
 from kumquat.core.delivery import actions
 from kumquat.core.errors import CorruptMessage, StartError, StorageError
 from kumquat.core.logs.actions.service import ActionService
+from kumquat.core.logs.actions.tests.driver import FOLDER, ActionDriver
+from kumquat.core.logs.actions.tests.test_action_damage import lived
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.messages.format import HEADER_SIZE
 from kumquat.core.logs.messages.service import MessageService
-from kumquat.core.logs.tests.action_driver import FOLDER, ActionDriver
 from kumquat.core.logs.tests.driver import DATA, Driver
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.logs.tests.promises import read_all
-from kumquat.core.logs.tests.test_action_damage import lived
 
 LOG = "0" * 20 + ".log"
 MESSAGES = DATA / "messages"

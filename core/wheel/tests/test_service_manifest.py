@@ -13,9 +13,9 @@ from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files import refill
 from kumquat.core.wheel.files.manifest import COPY, MANIFEST
 from kumquat.core.wheel.files.rebuild import rebuild
+from kumquat.core.wheel.files.tests.schedules import FOLDER, NOON, Fill, fake_files, parked
+from kumquat.core.wheel.files.tests.test_refill import schedule_files
 from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, later, run, running
-from kumquat.core.wheel.tests.schedules import FOLDER, NOON, Fill, fake_files, parked
-from kumquat.core.wheel.tests.test_refill import schedule_files
 from kumquat.core.wheel.tests.test_service_read_errors import BadFiles, values
 from kumquat.core.wheel.tests.test_service_read_errors import spoil as spoil_reads
 

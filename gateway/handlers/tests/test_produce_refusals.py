@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kumquat.core.records.tests.test_batch import built
-from kumquat.core.wheel.tests.test_split import batch_of
+from kumquat.core.wheel.intake.tests.test_split import batch_of
 from kumquat.gateway.tests.harness import NO_SPACE, Served, produce, serve
 
 if TYPE_CHECKING:
