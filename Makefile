@@ -5,7 +5,7 @@
 #   make demo    produce, delay, share, archive, report: all of it once, with a page to look at
 #   make check   lint, format, types, import directions
 #   make bench   Kumquat beside Apache Kafka, into bench/RESULTS.md
-#   make lock    resolve the dependencies anew
+#   make lock    resolve the dependencies again
 
 PYTHON ?= python3
 VENV := .venv

@@ -132,7 +132,7 @@ def test_the_cluster_is_described(admin: KafkaAdminClient, bootstrap: str) -> No
     assert cluster["cluster_id"]
 
 
-def test_a_topic_deleted_and_created_anew_is_another_topic(
+def test_a_topic_deleted_and_recreated_is_another_topic(
     admin: KafkaAdminClient, bootstrap: str, wire: Wire, topic: str
 ) -> None:
     fill(bootstrap, topic, 5)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.differs("Kafka has no messages for later")
 HOUR = 3_600_000
 
 
-def test_a_subject_created_anew_does_not_get_what_its_namesake_had(
+def test_a_subject_recreated_does_not_get_what_its_namesake_had(
     bootstrap: str, wire: Wire, topic: str
 ) -> None:
     due = now() + 1500

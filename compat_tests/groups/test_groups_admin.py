@@ -156,7 +156,7 @@ def test_a_group_is_deleted_when_nobody_is_in_it(
     assert delete() == KafkaError.GROUP_ID_NOT_FOUND
     assert committed(bootstrap, group, topic) is None
     again = members("confluent-range", group, topic)
-    assert len(again.take(10)) == 10, "it begins anew"
+    assert len(again.take(10)) == 10, "it begins again"
 
 
 def test_offsets_of_an_empty_group_are_altered_and_those_of_one_at_work_are_not(

@@ -98,7 +98,7 @@ def test_a_second_member_stands_by_until_the_group_has_a_place(
     first.stop()
     first.do("commit", topic, 40, "")
     first.run()
-    wait(lambda: everything([first, second]).total() >= 160, "what was not committed, anew")
+    wait(lambda: everything([first, second]).total() >= 160, "what was not committed, again")
     assert everything([first, second]).keys() == set(sent)
     assert not {record.value for record in second.records} & set(sent[:40])
 

@@ -102,7 +102,7 @@ def test_a_group_that_reads_in_order_goes_on_in_order(kumquat: TestBroker, crew:
 def test_a_member_that_died_with_the_broker_is_missed_after_its_session(
     kumquat: TestBroker, crew: Members
 ) -> None:
-    """Sessions are durable, and their clocks begin anew with the broker."""
+    """Sessions are durable, and their clocks begin again with the broker."""
     configure(kumquat.bootstrap, GROUP, **{"consume.mode": "shared"})
     sent = fill(kumquat.bootstrap, TOPIC, 200)
     victim = crew("confluent-range", GROUP, TOPIC, alone=True, session_timeout_ms=SESSION_MS)

@@ -143,7 +143,7 @@ def test_members_that_come_and_go_amid_work_leave_nothing_behind(
 def test_clients_of_all_languages_go_on_sharing_when_the_broker_is_killed(
     kumquat: TestBroker, hosts: Hosts
 ) -> None:
-    """They connect anew, and some ask for the ends of the topic before any heartbeat tells who they are."""
+    """They connect again, and some ask for the ends of the topic before a heartbeat tells who they are."""
     topic, group, bootstrap = "orders", "workers", kumquat.bootstrap
     crew = Members(bootstrap, hosts)
     try:

@@ -13,7 +13,7 @@ subjects are numbers: a subject's are the message log's, and belong to the id, n
     slot     gid, sid, slot, member id, pull    a pull log begins at that pull sequence
     pull     gid, sid, slot, pull, [[first, count, attempt], …]    messages were leased through it
     ack      gid, sid, slot, pull               all below that pull sequence are acked
-    release  gid, sid, slot                     the pull log ends; what was unacked is delivered anew
+    release  gid, sid, slot                     the pull log ends; what was unacked is delivered again
     expire   gid, sid, sequence                 retention has overtaken: all below is gone
     lost     gid, sid, first, count             messages that can never be read again; they begin below the
                                                 cursor, and it goes behind them if they end above it

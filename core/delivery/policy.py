@@ -18,7 +18,7 @@ and others may never take their part.
 
 Work is taken back when there is nothing to give, someone has waited for it long enough, and a member queues
 far more than its share and would take long to work it off. Then that one is to be told to rebalance: it
-commits, drops its queue, and what is left is shared anew. Rarely per member.
+commits, drops its queue, and what is left is shared again. Rarely per member.
 
 Policies keeps one of these for each group and subject; `observe` is to see all actions as they are applied.
 """

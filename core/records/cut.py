@@ -4,7 +4,7 @@ A member that shares a subject is given records i…j of a batch under pull offs
 so the new base offset is the wanted offset of record i less i. Base offset and leader epoch lie outside
 the batch's CRC: a whole batch costs a new head in front of a view of the old bytes. A part of an
 uncompressed batch is the contiguous bytes of its records behind a head with length, last delta, count and
-CRC written anew. A compressed batch is inflated (to a bound), cut, and given plain.
+CRC written again. A compressed batch is inflated (to a bound), cut, and given plain.
 
 The leader epoch in pull space is -1, so that no client asks for truncation. Time stamps, the bit for log
 append time and the producer's fields stay: the largest time stamp is then that of the whole batch, as

@@ -24,7 +24,7 @@ from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.records.records import varint
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.format import (
     ENTRY,
     HOUR_MS,
@@ -89,13 +89,13 @@ class _Asked(NamedTuple):
     struck: set[int]
 
 
-class Inquiry:
+class Queries:
     def __init__(
-        self, message_log: MessageService, schedule: Schedule, shelf: Shelf, loader: Loader
+        self, message_log: MessageService, schedule: Schedule, file_set: FileSet, loader: Loader
     ) -> None:
         self._log = message_log
         self._schedule = schedule
-        self._shelf = shelf
+        self._file_set = file_set
         self._loader = loader
         self._bodies = LogBodies(message_log.log)
 
@@ -141,7 +141,7 @@ class Inquiry:
             min(due_to, EVER),
             cursor,
             max(cursor, schedule.delivered_until),
-            self._shelf.current,
+            self._file_set.current,
             schedule.recent.tolist(),
             set(schedule.gone),
             set(schedule.done),
@@ -187,7 +187,7 @@ class Inquiry:
         slots = list(islice(merge(self._filed(asked), self._recent(asked)), limit + 1))
         more = len(slots) > limit
         del slots[limit:]
-        bodies = read_bodies(slots, self._bodies, self._shelf.by_number)
+        bodies = read_bodies(slots, self._bodies, self._file_set.by_number)
         items = [self._pending(slot, body) for slot, body in zip(slots, bodies, strict=True)]
         return Page(items, Cursor(*slots[-1][:2]) if more else None)
 
@@ -214,7 +214,7 @@ class Inquiry:
     def _slots(self, file: ScheduleFile, row: Row, asked: _Asked) -> Iterator[Slot]:
         """The entries of a row from `due_from` on, read piece by piece."""
         begin = max(asked.due_from, asked.after[0], row.hour * HOUR_MS)
-        number = self._shelf.number_of(file)
+        number = self._file_set.number_of(file)
         at = row.first + file.count(row.subject_id, row.hour * HOUR_MS, begin)
         end = row.first + row.entries
         while at < end:

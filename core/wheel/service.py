@@ -38,13 +38,13 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.logs.messages.service import MessageService, wall_clock_ms
 from kumquat.core.logs.messages.subject import Subject
-from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.finder import Finder
 from kumquat.core.wheel.files.refill import refill
-from kumquat.core.wheel.intake.intake import DelayOptions, Desk
+from kumquat.core.wheel.intake.intake import DelayOptions, Intake
 from kumquat.core.wheel.intake.outcomes import Moment
 from kumquat.core.wheel.intake.split import encode_id
-from kumquat.core.wheel.queries import Cursor, Inquiry, Page, Pending, parse
+from kumquat.core.wheel.queries import Cursor, Page, Pending, Queries, parse
 from kumquat.core.wheel.schedule.bodies import LogBodies, read_bodies
 from kumquat.core.wheel.schedule.deliverer import Deliverer
 from kumquat.core.wheel.schedule.lateness import Lateness
@@ -118,26 +118,28 @@ class DelayService:
         self,
         message_log: MessageService,
         schedule: Schedule,
-        shelf: Shelf,
+        file_set: FileSet,
         options: DelayOptions,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._log = message_log
         self._schedule = schedule
-        self._shelf = shelf
+        self._file_set = file_set
         self._options = options
         self._now_ms = now_ms
         bodies = LogBodies(message_log.log)
-        read = partial(read_bodies, log_bodies=bodies, files=shelf.by_number)
+        read = partial(read_bodies, log_bodies=bodies, files=file_set.by_number)
         self._deliverer = Deliverer(message_log, schedule, read, now_ms)
         nudge = self._deliverer.nudge
-        self._loader = Loader(message_log, schedule, shelf, now_ms, nudge)
-        finder = Finder(shelf, bodies)
-        self._desk = Desk(message_log, schedule, finder, self._loader.lock, options, now_ms, nudge)
-        self._inquiry = Inquiry(message_log, schedule, shelf, self._loader)
-        self.count = self._inquiry.count
-        self.list = self._inquiry.page
-        self.produce = self._desk.produce
+        self._loader = Loader(message_log, schedule, file_set, now_ms, nudge)
+        finder = Finder(file_set, bodies)
+        self._intake = Intake(
+            message_log, schedule, finder, self._loader.lock, options, now_ms, nudge
+        )
+        self._queries = Queries(message_log, schedule, file_set, self._loader)
+        self.count = self._queries.count
+        self.list = self._queries.page
+        self.produce = self._intake.produce
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Deliver until cancelled; then file what is parked, while the log is still running."""
@@ -150,7 +152,7 @@ class DelayService:
         finally:
             with trio.move_on_after(_STOP_SECONDS, shield=True):
                 await self._fill_before_stop()
-            self._shelf.close()
+            self._file_set.close()
 
     async def _fill_before_stop(self) -> None:
         """The log has it all: if it fails, the next start has more to read, and nothing is lost."""
@@ -165,7 +167,7 @@ class DelayService:
         """What became of the message that a delay id stands for; with `content`, what is in it if it is
         still pending."""
         key = (subject.id, encode_id(delay_id))
-        target = await self._desk.find(subject, key[1], content)
+        target = await self._intake.find(subject, key[1], content)
         moment = Moment(self._schedule, self._now_ms(), self._options.cancel_remember_ms)
         named = target.named
         remembered = self._schedule.remembers(key, moment.now)
@@ -199,12 +201,12 @@ class DelayService:
     ) -> Shown:
         item: CancelItem | None
         if delay_id is not None:
-            item = await self._desk.change_named(subject, encode_id(delay_id), due)
+            item = await self._intake.change_named(subject, encode_id(delay_id), due)
             if item.outcome == DELIVERED and item.sid < 0:
                 item = None
         else:
             assert sid is not None, "a delay id or a schedule id"
-            item = await self._desk.change_scheduled(subject, sid, due)
+            item = await self._intake.change_scheduled(subject, sid, due)
         if item is None:
             return Shown("unknown", -1, -1)
         return Shown(
@@ -212,10 +214,10 @@ class DelayService:
         )
 
     def recount(self) -> None:
-        """Blocks: how much is pending, counted anew, since some of it was lost."""
+        """Blocks: how much is pending, counted again, since some of it was lost."""
         schedule = self._schedule
         subjects = [subject.id for subject in self._log.subjects]
-        counts = {sid: self._inquiry.count_blocking(sid) for sid in subjects}
+        counts = {sid: self._queries.count_blocking(sid) for sid in subjects}
         schedule.pending = {sid: count for sid, count in counts.items() if count > 0}
 
     def statistics(self) -> DelayStatistics:
@@ -232,7 +234,7 @@ class DelayService:
             lateness=self._deliverer.lateness.snapshot(),
             loaded=schedule.wheel.count,
             loaded_until=schedule.loaded_until,
-            files=len(self._shelf.current),
+            files=len(self._file_set.current),
             failing=self._deliverer.failing or self._loader.failing,
         )
 
@@ -244,11 +246,11 @@ def open_with_delay(
     now_ms: Callable[[], int] = wall_clock_ms,
 ) -> tuple[MessageService, DelayService]:
     """The message log and the delay service upon it. Blocks. StartError says why it cannot."""
-    opened: list[tuple[Schedule, Shelf]] = []
+    opened: list[tuple[Schedule, FileSet]] = []
 
     def listen(files: Files, directory: Path) -> Schedule:
-        shelf = Shelf(files, directory)
-        start = shelf.manifest
+        file_set = FileSet(files, directory)
+        start = file_set.manifest
         schedule = Schedule(
             start.filled,
             start.delivered_until,
@@ -257,26 +259,26 @@ def open_with_delay(
             start.done,
             start.done_until,
         )
-        opened.append((schedule, shelf))
+        opened.append((schedule, file_set))
         return schedule
 
     try:
         message_log = MessageService.open(options, files, now_ms, listen)
     except BaseException:
-        for _, shelf in opened:
-            shelf.close()
+        for _, file_set in opened:
+            file_set.close()
         raise
-    [(schedule, shelf)] = opened
+    [(schedule, file_set)] = opened
     schedule.end_replay()
     try:
-        lost_some = refill(shelf, message_log.log, schedule)
+        lost_some = refill(file_set, message_log.log, schedule)
     except OSError as error:
-        shelf.close()
-        raise StartError(f"lost schedule files cannot be made anew: {error}") from error
+        file_set.close()
+        raise StartError(f"lost schedule files cannot be made again: {error}") from error
     # What is delivered was due by then: the clock may have been ahead of what it is now.
     stored = max(segment.newest_store_time for segment in message_log.log.state.segments)
     schedule.done_until = max(schedule.done_until, stored, now_ms())
-    service = DelayService(message_log, schedule, shelf, delay_options, now_ms)
+    service = DelayService(message_log, schedule, file_set, delay_options, now_ms)
     if lost_some:
         service.recount()
     return message_log, service

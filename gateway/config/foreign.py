@@ -37,7 +37,7 @@ _REASONS = {
     "broker.rack": _REPLICA,
     "broker.session.timeout.ms": _CONTROLLER,
     "client.quota.*": _QUOTAS,
-    "compression.*": "batches are kept as they came, never compressed anew; leave it out",
+    "compression.*": "batches are kept as they came, never compressed again; leave it out",
     "confluent.*": "that is an option of Confluent's broker; leave it out",
     "controlled.shutdown.*": "set shutdown.grace.ms instead",
     "controller.*": _CONTROLLER,

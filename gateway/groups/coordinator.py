@@ -356,7 +356,7 @@ class Coordinator:
                         self._divisions.advance(roster, division, now)
 
     def request_rebalance(self, group: Group, member_id: str, now: float) -> None:
-        """Take all pull logs from a member and give it new ones: what it had not acked is shared anew."""
+        """Take all pull logs from a member and give it new ones: what it had not acked is shared again."""
         roster = self._members.roster(group)
         presence, member = roster.presences.get(member_id), group.members.get(member_id)
         if presence is None or member is None:

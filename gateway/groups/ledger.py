@@ -60,7 +60,7 @@ class Ledger:
         return group.members[member.id]
 
     def take(self, group: Group, member: Member, sids: Iterable[int]) -> Member:
-        """It no longer holds these; what it had not acked is delivered anew."""
+        """It no longer holds these; what it had not acked is delivered again."""
         released, holds = self._released(group, member, set(sids))
         changed = replace(member, holds=holds)
         self.append([*released, self.member_action(group, changed)])

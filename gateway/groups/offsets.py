@@ -80,7 +80,7 @@ class Commit:
     codes: list[int] = field(default_factory=list)
     changes: list[Action] = field(default_factory=list)
     touched: set[int] = field(default_factory=set)
-    """Subjects whose division is to be looked at anew."""
+    """Subjects whose division is to be looked at again."""
     begun: list[int] = field(default_factory=list)
     """Subjects of which all may be handed out again."""
 

@@ -128,7 +128,7 @@ async def _alter(
 
 
 def _replacing(target: Configured, resource: AlterConfigsResource) -> Changes:
-    """Every config that is set now goes, unless it is given anew."""
+    """Every config that is set now goes, unless it is given again."""
     changes: Changes = dict.fromkeys(target.configs)
     for config in resource.configs:
         if config.value is None:

@@ -5,7 +5,7 @@ What each version added:
   v4  flexible
   v5  error messages
   v6  topics by id
-Ignored: the time-out. A topic made anew under the same name has a new id and begins at offset 0.
+Ignored: the time-out. A topic made again under the same name has a new id and begins at offset 0.
 """
 
 from __future__ import annotations

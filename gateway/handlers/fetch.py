@@ -4,7 +4,7 @@ What each version added:
   v4  isolation level, last stable offset (always the high watermark: there are no transactions)
   v5  log start offset
   v7  fetch sessions: never made, the answer always says session 0, and clients go on with full requests.
-      A request within a session is answered FETCH_SESSION_ID_NOT_FOUND, which makes a client begin anew
+      A request within a session is answered FETCH_SESSION_ID_NOT_FOUND, which makes a client begin again
   v8, v10  nothing a client sees here (v10: zstd; batches are given as they are in any version)
   v9  the leader epoch that the client knows: see leader_epoch.py
   v11 rack (ignored: there is one replica)

@@ -14,7 +14,7 @@ What each version added:
   v11 authorized operations of the cluster are gone
   v12 topics asked by id: where one is, ids count and names do not (before, a topic without a name is
       answered as one with an empty name)
-  v13 an error for the whole answer (for clients that shall start anew; never given)
+  v13 an error for the whole answer (for clients that shall start again; never given)
 
 A topic that is not there is made when the request and `auto.create.topics.enable` allow it, as clients
 expect of their first Produce, and is answered when it is durable. All topics at once come from

@@ -7,7 +7,7 @@ What each version added:
 
 There is one epoch, 0, and it ends at the high watermark. Of any other nothing is known (-1).
 
-A consumer takes an end below its position for lost messages, and begins anew. Positions of members that
+A consumer takes an end below its position for lost messages, and begins again. Positions of members that
 share a subject lie far above its high watermark, and the request does not say who asks. So where a subject
 has been shared the epoch ends above all positions: nothing was lost, which is what the question is about.
 """

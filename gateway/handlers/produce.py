@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 from kumquat.core.errors import InvalidRecord, MustOpen, UnsupportedCompression
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
-from kumquat.gateway.handlers.common.produce_template import ALL, ZSTD_SINCE, make_mould
+from kumquat.gateway.handlers.common.produce_template import ALL, ZSTD_SINCE, make_template
 from kumquat.gateway.net.dispatch import ANSWERABLE, Disconnect, Refused, handles
 from kumquat.gateway.topics.table import INTERNAL
 from kumquat.gateway.wire import (
@@ -89,7 +89,7 @@ def _failed(index: int, code: int, message: str) -> PartitionProduceResponse:
     advertised=range(14),
     appends=True,
     refuse=_refuse,
-    mould=make_mould,
+    template=make_template,
 )
 def produce(session: Session, request: ProduceRequest) -> Staged | Opening:
     acks = request.acks

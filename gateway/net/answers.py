@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class Codec(Protocol):
-    """What an answer is made with: a Route, or a mould of one."""
+    """What an answer is made with: a Route, or a template of one."""
 
     appends: bool
 

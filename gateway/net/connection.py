@@ -298,11 +298,11 @@ class Connection:
     async def _handle(self, frames: list[memoryview]) -> None:
         """Handle all requests of a burst, then write and answer."""
         blocked = self._log.produce_blocked
-        mould = None if blocked else self._repeats.mould
+        template = None if blocked else self._repeats.template
         try:
             for frame in frames:
-                if mould is not None:
-                    slot = mould.stage(frame)
+                if template is not None:
+                    slot = template.stage(frame)
                     if slot is not None:
                         self._staged = True
                         if slot[0] > self._highest:
@@ -331,7 +331,7 @@ class Connection:
                     else:
                         await self._open(route, correlation_id, request, opening)
                         blocked = self._log.produce_blocked
-                mould = None if blocked else self._repeats.mould
+                template = None if blocked else self._repeats.template
         finally:
             self._end_burst()
         if self._answers.full:

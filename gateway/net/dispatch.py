@@ -41,11 +41,11 @@ from kumquat.meta.errors import MetaError
 if TYPE_CHECKING:
     from kumquat.gateway.broker import Broker, Endpoint
     from kumquat.gateway.net.answers import Buffer
-    from kumquat.gateway.net.repeats import Mould
+    from kumquat.gateway.net.repeats import Template
 
     Handler = Callable[["Session", Any], Any]
     Refusal = Callable[[Any, int, str], Any]
-    MakeMould = Callable[["Session", "Route", memoryview, int, Any], Mould | None]
+    MakeTemplate = Callable[["Session", "Route", memoryview, int, Any], Template | None]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -145,7 +145,7 @@ class Api:
     refusal: Refusal | None
     fallback: Callable[[], Any] | None
     """Answers, in version 0, a request in a version that is not served. Only ApiVersions has it."""
-    mould: MakeMould | None
+    template: MakeTemplate | None
     """Makes a quicker way for requests that are like a given one: see repeats.py."""
 
 
@@ -250,7 +250,7 @@ def handles(
     appends: bool = False,
     refuse: Refusal | None = None,
     fallback: Callable[[], Any] | None = None,
-    mould: MakeMould | None = None,
+    template: MakeTemplate | None = None,
 ) -> Callable[[Function], Function]:
     """Register the decorated function as the handler of this request."""
 
@@ -266,7 +266,7 @@ def handles(
             appends=appends,
             refusal=refuse,
             fallback=fallback,
-            mould=mould,
+            template=template,
         )
         dispatch.register(api)
         return handler

@@ -106,7 +106,7 @@ class HeldStory(Story):
                 await self.world.cut(seed, mood)
         await self.world.start()
         for member in self._members:
-            await member.begin_anew()
+            await member.begin_again()
 
     async def _end_life(self) -> None:
         """Nobody is answered any more."""

@@ -358,7 +358,7 @@ class Sharer(Member):
         self._book.committed.update(value for offset, value in self._held if offset < position)
         self._held = []
 
-    async def begin_anew(self) -> None:
+    async def begin_again(self) -> None:
         """As a client that was started again: what it held and has not committed goes to anybody."""
         self.id = ""
         await self.begin()

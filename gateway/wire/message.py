@@ -226,7 +226,7 @@ def _constructor(structure: Structure) -> Callable[..., None]:
 
 
 class _Fresh:
-    """Stands for a default that is made anew for each message."""
+    """Stands for a default that is made again for each message."""
 
 
 FRESH = _Fresh()

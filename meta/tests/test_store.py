@@ -50,7 +50,7 @@ def aside(path: Path) -> list[Path]:
 
 
 def usable_again(path: Path, what: str) -> None:
-    """It opens, as it is or anew, and takes a change that is there afterwards. Then all is removed."""
+    """It opens, as it is or again, and takes a change that is there afterwards. Then all is removed."""
     store = Store.open(path)
     assert store.apply([KEPT]) == [None], what
     store.close()

@@ -226,7 +226,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def fetch(self, data: st.DataObject) -> None:
-        """A client asks where it stands, or anew from the first that it has not acked."""
+        """A client asks where it stands, or again from the first that it has not acked."""
         group, log = self.log(data)
         at = data.draw(st.sampled_from([self.positions[log.member_id], log.position]))
         self.ask(group, log, at, data.draw(st.sampled_from([1, 3, 500])))

@@ -228,7 +228,7 @@ def test_the_position_for_lag_tools_is_the_lowest_unacked_and_ends_at_the_cursor
     assert progress.lowest_unacked() == 120
 
 
-def test_sharing_anew_forgets_what_waited_and_what_was_leased() -> None:
+def test_sharing_again_forgets_what_waited_and_what_was_leased() -> None:
     groups = shared()
     first, second = opened(groups, "a"), opened(groups, "b")
     given_out(groups, first, (0, 10, 1))
@@ -311,7 +311,7 @@ def test_sequences_that_are_no_messages_are_neither_held_nor_missed() -> None:
 # --- groups ----------------------------------------------------------------------------------------
 
 
-def test_a_group_forgotten_and_made_anew_knows_nothing() -> None:
+def test_a_group_forgotten_and_recreated_knows_nothing() -> None:
     groups = shared()
     log = opened(groups)
     given_out(groups, log, (0, 10, 1))

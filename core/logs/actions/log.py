@@ -97,12 +97,12 @@ class ActionLog:
 
     # --- opening and closing -----------------------------------------------------------------------
 
-    def resume(self, segments: list[ActionSegment], end: int, anew: bool) -> None:
-        """Go on behind `end`, all below which is synced; in a new segment if there is none, or `anew`."""
+    def resume(self, segments: list[ActionSegment], end: int, again: bool) -> None:
+        """Go on behind `end`, all below which is synced; in a new segment if there is none, or `again`."""
         self.segments = segments
         self.synced_end = self.written_end = end
         self._synced_file = self.files.open(self.directory / SYNCED_NAME, create=True)
-        if anew or not segments:
+        if again or not segments:
             self.roll()
             return
         self._fd = self.files.open(self.active.path)

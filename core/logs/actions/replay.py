@@ -276,7 +276,7 @@ class Replay:
         if self.needs_older and first is not None and (first.base or self.damages):
             log.error(
                 "%s: its snapshot is not whole, and there is no older segment that is: groups that are not "
-                "in it begin anew",
+                "in it begin again",
                 first.path,
             )
 

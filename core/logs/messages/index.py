@@ -1,7 +1,7 @@
 """The consume log of a sealed segment: for every subject, where its batches lie. Derived, and pooled.
 
 One file a segment, whatever the number of subjects. Numbers are int64 in the machine's own byte order
-(a file from the other kind of machine fails its magic and is made anew):
+(a file from the other kind of machine fails its magic and is made again):
 
     head      magic, segment base, segment end, newest store time, row count, entry count, CRC-32C of the
               rows, CRC-32C of the seven numbers before
@@ -12,7 +12,7 @@ One file a segment, whatever the number of subjects. Numbers are int64 in the ma
 
 A row is there for every live subject, also for one that has no batch in this segment: so the segment that
 holds a sequence is found by bisection over segments. A file that is missing, cut or damaged is told by
-its checksums and made anew from its segment. One that cannot be opened or read for another reason (no
+its checksums and made again from its segment. One that cannot be opened or read for another reason (no
 descriptors, no memory) is not damaged: that is a StorageError, and passes.
 """
 
@@ -43,7 +43,7 @@ Cached = TypeVar("Cached", "Rows", "memoryview[int]")
 
 
 class IndexDamaged(Exception):
-    """The file is missing, cut or does not match its checksums: make it anew from the segment."""
+    """The file is missing, cut or does not match its checksums: make it again from the segment."""
 
 
 class Head(NamedTuple):

@@ -295,7 +295,7 @@ class MessageLog:
         return bool(self._unpacked)
 
     def unindexed_segments(self) -> list[Segment]:
-        """Sealed segments whose index file can be written now, or has to be made anew."""
+        """Sealed segments whose index file can be written now, or has to be made again."""
         segments = self.state.segments
         return [
             segment

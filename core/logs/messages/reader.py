@@ -220,18 +220,18 @@ class Reader:
             ) from damaged
 
     def rebuild(self, segment: Segment, damaged: IndexDamaged) -> None:
-        """Blocks: make an index anew from its segment. Where that took long and failed it is not tried
+        """Blocks: make an index again from its segment. Where that took long and failed it is not tried
         again at once: each reader would ask for it."""
         path, began = segment.index_path, monotonic()
         again_at, why = self._not_rebuilt.get(segment.base, (-inf, ""))
         if began < again_at:
             raise StorageError(why)
-        self._complaints.error(path, f"{path}: {damaged}; making it anew from the segment")
+        self._complaints.error(path, f"{path}: {damaged}; making it again from the segment")
         self.indexes.forget(segment)
         try:
             rebuild_index(self._files, self._log.options, segment)
         except OSError as error:
-            why = f"{path} cannot be made anew: {error}"
+            why = f"{path} cannot be made again: {error}"
             now = monotonic()
             if now - began > _COSTLY_SECONDS:
                 self._not_rebuilt[segment.base] = (now + _TIMES_AS_LONG * (now - began), why)

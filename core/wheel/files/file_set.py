@@ -31,7 +31,7 @@ Live = Callable[[int], bool]
 """Whether there is a subject with this id."""
 
 
-class Shelf:
+class FileSet:
     def __init__(self, files: Files, directory: Path) -> None:
         """Blocks: reads the manifest and opens what it lists."""
         self.files = files
@@ -88,7 +88,7 @@ class Shelf:
             self.current = [*self.current, file]
 
     def settle(self, made: Sequence[ScheduleFile], manifest: Manifest) -> None:
-        """Blocks: what was lost is made anew, or given up; the manifest that is saved no longer names it.
+        """Blocks: what was lost is made again, or given up; the manifest that is saved no longer names it.
         What is left of a damaged file is kept aside, for whoever can make something of it."""
         fresh = {file.path for file in made}
         for path in [self.directory / lost.listed.name for lost in self.lost]:

@@ -21,7 +21,7 @@ from kumquat.core.logs.messages.parked import (
     heads_of,
 )
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.format import (
     ENTRY,
     ENTRY_SIZE,
@@ -42,8 +42,8 @@ class Scheduled(NamedTuple):
 
 
 class Finder:
-    def __init__(self, shelf: Shelf, log_bodies: LogBodies) -> None:
-        self._shelf = shelf
+    def __init__(self, file_set: FileSet, log_bodies: LogBodies) -> None:
+        self._file_set = file_set
         self._log_bodies = log_bodies
 
     def name(self, subject_id: int, delay_id: bytes) -> Named | None:
@@ -51,7 +51,7 @@ class Finder:
         its name, was delivered."""
         while True:
             try:
-                return self._name(self._shelf.current, subject_id, delay_id)
+                return self._name(self._file_set.current, subject_id, delay_id)
             except ScheduleClosed:
                 continue
 
@@ -73,7 +73,7 @@ class Finder:
             return self._from_log(sid)
         while True:
             try:
-                for file in self._shelf.current:
+                for file in self._file_set.current:
                     if file.stretch[0] <= sid < file.stretch[1]:
                         return self._from_file(file, subject_id, sid, due)
                 return None
@@ -87,7 +87,7 @@ class Finder:
         the frame that it lies in, if that is not filed yet. The list of files must not change meanwhile."""
         if frame is not None:
             return self._in_frame(sid, *frame)
-        files = self._shelf.current
+        files = self._file_set.current
         for i, file in enumerate(files):
             if file.stretch[0] <= sid < file.stretch[1]:
                 found = self._in_file(file, subject_id, sid)

@@ -43,7 +43,7 @@ _PAUSES = (0.1, 0.2, 0.4, 0.8)
 
 
 class Lost(NamedTuple):
-    """A listed file that is missing or damaged. What its stretch of the log holds can be filled anew."""
+    """A listed file that is missing or damaged. What its stretch of the log holds can be filled again."""
 
     listed: Listed
     reason: str
@@ -123,7 +123,7 @@ def _open(files: Files, directory: Path, listed: Listed) -> ScheduleFile | Lost:
     except OSError as error:
         raise StartError(
             f"{path} cannot be read: {error}. Check the disk and start again; if the file is gone for "
-            "good, move it away: what the log still has of it is filled anew"
+            "good, move it away: what the log still has of it is filled again"
         ) from error
     except ScheduleDamaged as damage:
         return Lost(listed, f"{damage}; it held {listed.entries} messages")

@@ -2,7 +2,7 @@
 
 Which files count is told by their names and footers: of those that overlap, the one with the longest
 stretch was merged from the others and says the same. Whole ones come first: of a damaged one only those
-parts of its stretch count that no whole one has; they are filled anew (refill.py). `filled` is where the
+parts of its stretch count that no whole one has; they are filled again (refill.py). `filled` is where the
 last one ends: replay goes on from there. Three things only the manifest knew (the first: `find_done`):
 
 - what is delivered or cancelled. What the log still tells goes by schedule id into `done`. For what was
@@ -91,7 +91,7 @@ def _free(stretch: tuple[int, int], chosen: Sequence[Listed]) -> list[tuple[int,
 
 def _listed(files: Files, directory: Path, name: str) -> Listed | None:
     """A file that cannot be opened is listed by its name, without a size: it is found to be lost, and
-    filled anew if the log has its stretch."""
+    filled again if the log has its stretch."""
     matched = _NAME.fullmatch(name)
     if matched is None:
         return None

@@ -1,4 +1,4 @@
-"""Schedule files that are missing or damaged at a start are made anew from the log, while the log has them.
+"""Schedule files that are missing or damaged at a start are made again from the log, if it has them.
 
 The frames of the lost stretch are applied to a schedule of their own, as they were when they were new, and
 filled from there; so the same code decides what belongs in. Two things are known only from later frames, up
@@ -24,7 +24,7 @@ from kumquat.core.logs.messages.format import CANCEL, DELIVERED, PARKED
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.parked import schedule_ids_of
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.fill import names_of, parked_of, tombstones_of
 from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
 from kumquat.core.wheel.files.manifest import Lost
@@ -39,10 +39,10 @@ MOST_BYTES = 64 << 20
 """The most that one of the new files is made of."""
 
 
-def refill(shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> bool:
-    """Make anew what can be; gives whether messages may be lost for good. OSError: nothing has changed."""
-    manifest, made, lost_some = shelf.manifest, [], shelf.manifest.rebuilt
-    for lost in shelf.lost:
+def refill(file_set: FileSet, message_log: MessageLog, schedule: Schedule) -> bool:
+    """Make again what can be; gives whether messages may be lost for good. OSError: nothing has changed."""
+    manifest, made, lost_some = file_set.manifest, [], file_set.manifest.rebuilt
+    for lost in file_set.lost:
         if message_log.state.segments[0].base > lost.listed.stretch[0]:
             lost_some = True
             log.critical(
@@ -50,21 +50,21 @@ def refill(shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> bool:
                 lost.reason,
             )
         else:
-            made += _Refill(shelf, message_log, schedule).make(lost)
+            made += _Refill(file_set, message_log, schedule).make(lost)
     if manifest.rebuilt:
-        files = [*shelf.current, *made]
+        files = [*file_set.current, *made]
         manifest, dead = find_done(manifest, message_log, files, schedule.done)
         schedule.passed(manifest.delivered_until)
         schedule.tombstones += dead
         schedule.done -= {tombstone.sid for tombstone in dead}
-    if shelf.lost or manifest.rebuilt:
-        shelf.settle(made, manifest)
+    if file_set.lost or manifest.rebuilt:
+        file_set.settle(made, manifest)
     return lost_some
 
 
 class _Refill:
-    def __init__(self, shelf: Shelf, message_log: MessageLog, schedule: Schedule) -> None:
-        self._shelf = shelf
+    def __init__(self, file_set: FileSet, message_log: MessageLog, schedule: Schedule) -> None:
+        self._file_set = file_set
         self._log = message_log
         self._schedule = schedule
         self._read = LogBodies(message_log).payload
@@ -89,16 +89,16 @@ class _Refill:
         made.append(self._write(scratch, end, gone))
         self._schedule.done |= {sid for sid in delivered if sid < begin}
         found = sum(file.entry_count for file in made)
-        log.warning("positions %d to %d are filled anew: %d messages", begin, end, found)
+        log.warning("positions %d to %d are filled again: %d messages", begin, end, found)
         return made
 
     def _write(self, scratch: Schedule, end: int, gone: set[int]) -> ScheduleFile:
         fill = scratch.begin_fill(end)
         fill.gone |= gone
         parked = list(parked_of(fill, self._read, self._live))
-        shelf, stretch = self._shelf, (fill.start, end)
+        file_set, stretch = self._file_set, (fill.start, end)
         file = write_schedule_file(
-            shelf.files, shelf.directory, stretch, parked, tombstones_of(fill), names_of(fill)
+            file_set.files, file_set.directory, stretch, parked, tombstones_of(fill), names_of(fill)
         )
         scratch.finish_fill(fill)
         return file

@@ -4,7 +4,7 @@ A batch that has to be opened is split, off the loop when it is large (core/infl
 one is first looked through piece by piece, which says whether it asks for anything at all, and how much
 memory it takes to split it. What it cancels or moves is looked up first, in a thread too where schedule
 files have to be searched. Time passes meanwhile: so all is decided on the loop, in one go with the write,
-by what holds then; and it is looked up anew if a fill came in between.
+by what holds then; and it is looked up again if a fill came in between.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class DelayOptions:
     """`delay.cancel.remember.ms`: how long a cancel waits for the message with its id."""
 
 
-class Desk:
+class Intake:
     def __init__(
         self,
         message_log: MessageService,

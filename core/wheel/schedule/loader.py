@@ -29,7 +29,7 @@ from kumquat.core.errors import KumquatError
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.pools import FILL, in_thread
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.format import (
     ENTRY_SIZE,
     HOUR_MS,
@@ -72,7 +72,7 @@ class Loader:
         self,
         message_log: MessageService,
         schedule: Schedule,
-        shelf: Shelf,
+        file_set: FileSet,
         now_ms: Callable[[], int],
         nudge: Callable[[int], None],
     ) -> None:
@@ -92,7 +92,7 @@ class Loader:
         """How many had been delivered at the last fill."""
         self._log = message_log
         self._schedule = schedule
-        self._shelf = shelf
+        self._file_set = file_set
         self._bodies = LogBodies(message_log.log)
         self._now_ms = now_ms
         self._nudge = nudge
@@ -174,8 +174,10 @@ class Loader:
         return None
 
     async def _read(self, window: Window) -> Loaded:
-        shelf = self._shelf
-        read = partial(read_window, shelf.current, window, shelf.number_of, self._live, self._lost)
+        file_set = self._file_set
+        read = partial(
+            read_window, file_set.current, window, file_set.number_of, self._live, self._lost
+        )
         return await in_thread(FILL, read)
 
     def _lost(
@@ -245,7 +247,7 @@ class Loader:
             self._complaints.error(
                 "unread",
                 "a part of the schedule cannot be read; its messages wait, it is tried again until it can "
-                f"be. A damaged file is made anew by a restart, while the message log has it: {trouble}",
+                f"be. A damaged file is made again by a restart, while the message log has it: {trouble}",
             )
 
     async def _admit(self, loaded: Loaded, mark: int) -> None:
@@ -262,7 +264,7 @@ class Loader:
 
     def _window_end(self, begin: int, now: int) -> int:
         """Blocks: where the window that begins there is to end."""
-        files = self._shelf.current
+        files = self._file_set.current
         end = (max(begin, now) // HOUR_MS + 1) * HOUR_MS
         if end < now + AHEAD_MS:
             end += HOUR_MS
@@ -310,7 +312,7 @@ class Loader:
         try:
             await self._log.wait_synced(end)
             file, manifest = await in_thread(
-                FILL, self._shelf.write_fill, fill, self._bodies.payload, live.__contains__
+                FILL, self._file_set.write_fill, fill, self._bodies.payload, live.__contains__
             )
         except BaseException:
             schedule.abandon_fill(fill)
@@ -318,7 +320,7 @@ class Loader:
         schedule.finish_fill(fill)
         self._fill_fails = False
         self._delivered = delivered
-        self._shelf.add(file, manifest)
+        self._file_set.add(file, manifest)
 
     # --- merging --------------------------------------------------------------------------------
 
@@ -327,14 +329,14 @@ class Loader:
             try:
                 while await self._merge():
                     pass
-                spare = self._shelf.unused(self._schedule.wheel.files_in_use())
-                await in_thread(FILL, self._shelf.remove, spare)
+                spare = self._file_set.unused(self._schedule.wheel.files_in_use())
+                await in_thread(FILL, self._file_set.remove, spare)
             except Exception as error:  # also what is not foreseen: it must not end the broker
                 text = "schedule files cannot be merged at the moment; they are tried again, others go on"
                 self._complaints.error("merge", f"{text}: {error!r}")
             if trio.current_time() >= self._merge_again_at:
                 self._merge_again_at = trio.current_time() + MERGE_RETRY_SECONDS
-                self._shelf.put_off.clear()
+                self._file_set.put_off.clear()
             await trio.sleep(RETRY_SECONDS)
 
     async def _merge(self) -> bool:
@@ -342,28 +344,28 @@ class Loader:
         cut can take that back until it is synced: only then may the merged file stand for the others."""
         if self._unread:
             return False
-        shelf, schedule = self._shelf, self._schedule
+        file_set, schedule = self._file_set, self._schedule
         if (
-            shelf.has_tombstones
+            file_set.has_tombstones
         ):  # what they took out may lie in another file: W alone keeps it from a start
             until = schedule.delivered_until[0]
         else:
             until = schedule.settled_until(self._now_ms())
-        inputs = await in_thread(FILL, shelf.plan, until)
+        inputs = await in_thread(FILL, file_set.plan, until)
         if not inputs:
             return False
-        merged = await in_thread(FILL, shelf.merge, inputs, until, self._live)
+        merged = await in_thread(FILL, file_set.merge, inputs, until, self._live)
         try:
             await self._log.wait_synced(self._log.log.written_end)
         except BaseException:
-            shelf.discard(merged)
+            file_set.discard(merged)
             raise
         async with self.lock:
             if self._unread:  # by the files that there were
-                shelf.discard(merged)
+                file_set.discard(merged)
                 return False
-            manifest = await in_thread(FILL, shelf.list_merged, inputs, merged)
-            shelf.replace(inputs, merged, manifest)
+            manifest = await in_thread(FILL, file_set.list_merged, inputs, merged)
+            file_set.replace(inputs, merged, manifest)
         return True
 
     # --- trouble --------------------------------------------------------------------------------

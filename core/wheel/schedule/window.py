@@ -34,7 +34,7 @@ ADMIT = 8_192
 Part = tuple[ScheduleFile, Row | None]
 """A row of messages of a file; None: all of its rows."""
 Trouble = OSError | ScheduleDamaged
-"""Why something could not be read: for the moment, or until a start makes the file anew from the log."""
+"""Why something could not be read: for the moment, or until a start makes the file again from the log."""
 Lost = Callable[[ScheduleFile, Row, int, list[ScheduleDamaged]], None]
 """Told of a damaged table: how many entries it costs at most."""
 

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 import trio
 
-from kumquat.core.wheel import queries as inquiry
+from kumquat.core.wheel import queries
 from kumquat.core.wheel.files import merge
 from kumquat.core.wheel.schedule import loader
 from kumquat.core.wheel.service import Cursor
@@ -36,8 +36,8 @@ def test_counts_and_lists_are_what_a_plain_list_says(
     monkeypatch: pytest.MonkeyPatch, disk: Disk, seed: int
 ) -> None:
     monkeypatch.setattr(loader, "FILL_BYTES", 1_500)
-    monkeypatch.setattr(inquiry, "_PIECE", 3)
-    monkeypatch.setattr(inquiry, "_READ_RECENT", 900 if seed else 1 << 20)
+    monkeypatch.setattr(queries, "_PIECE", 3)
+    monkeypatch.setattr(queries, "_READ_RECENT", 900 if seed else 1 << 20)
     monkeypatch.setattr(merge, "AT_ONCE", 3)
     rng = Random(seed)
     pending: dict[str, tuple[str, int]] = {}

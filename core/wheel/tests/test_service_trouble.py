@@ -31,12 +31,12 @@ def test_a_deleted_subject_takes_its_messages_along_and_says_how_many(
             await broker.park("kept", later(b"c", 1_000))
             broker.log.delete_subject_nowait(broker.subject("s"))
             assert "2 parked messages" in caplog.text
-            anew = broker.subject("s")
+            again = broker.subject("s")
             await broker.wait_for("kept", 1)
             disk.clock.jump(6 * HOUR)
             await trio.sleep(3)
             assert await broker.messages("s") == []
-            assert anew.next_sequence == 0
+            assert again.next_sequence == 0
             statistics = broker.delay.statistics()
             assert (statistics.dropped, statistics.pending) == (2, 0)
         async with running(disk) as broker:

@@ -255,7 +255,7 @@ class Divisions:
     # --- steps -----------------------------------------------------------------------------------
 
     def advance(self, roster: Roster, sid: int, now: float) -> None:
-        """Look at a subject anew, after anything that may matter to it."""
+        """Look at a subject again, after anything that may matter to it."""
         group, division = roster.group, roster.division(sid)
         before, awaited = division.step, division.awaited
         while True:

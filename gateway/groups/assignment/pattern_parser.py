@@ -65,7 +65,7 @@ class Tree(NamedTuple):
 
 
 class Parser:
-    """Parses to a small tree first; the graph is built from that, `{m,n}` by building its part anew."""
+    """Parses to a small tree first; the graph is built from that, `{m,n}` by building its part again."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -168,7 +168,7 @@ class Classic:
     ) -> None:
         divisions, before = self._divisions, roster.group.members[presence.id]
         if presence.ticket is not None:
-            presence.ticket.resolve(RebalanceInProgress("the member has joined anew"))
+            presence.ticket.resolve(RebalanceInProgress("the member has joined again"))
             presence.ticket = None
         kind, software = kind_of(request.protocols), _software(request, subscription, caller)
         if software == UNNAMED and before.software:
@@ -352,7 +352,7 @@ def beat(members: Members, roster: Roster, presence: Presence, caller: Caller, n
             continue
         presence.nets[sid] = nets + 1
         logger.warning(
-            "member %s of group %s never asked where to begin: it is given its subject anew",
+            "member %s of group %s never asked where to begin: it is given its subject again",
             presence.id,
             roster.group.name,
         )

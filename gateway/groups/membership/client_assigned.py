@@ -6,7 +6,7 @@ The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` f
 again as long as some come.
 
 A generation is durable when it is STABLE, and not before. After a restart members go on in the last stable
-generation; those of one that was not complete join anew.
+generation; those of one that was not complete join again.
 
 Positions are plain; the group is always exclusive.
 """
@@ -173,7 +173,7 @@ class Led:
     ) -> JoinGroupResponse | Ticket:
         """A static member comes with another id: whoever had it is fenced."""
         old = self.participants.pop(before)
-        self._fail(old, FencedInstance("its static member came anew"))
+        self._fail(old, FencedInstance("its static member came again"))
         self.members.deadlines.drop((SESSION, self.roster.group.id, before))
         known = self._enter(request, offered, caller)
         known.assignment, known.synced = old.assignment, old.synced
@@ -203,7 +203,7 @@ class Led:
     def _rejoin(self, known: Participant, caller: Caller, now: float) -> Ticket:
         caller.bound[self.roster.group.name] = known.member.id
         if known.join is not None:
-            known.join.resolve(RebalanceInProgress("the member has joined anew"))
+            known.join.resolve(RebalanceInProgress("the member has joined again"))
         ticket = known.join = Ticket()
         self.members.touch(self.roster, known.member, now)
         self._enter_state(JOIN, now)

@@ -91,13 +91,15 @@ class Consumer:
         roster = self._members.roster(group)
         presence = roster.presences.get(request.member_id)
         if presence is not None and presence.manner == KIP_848:
-            self._begin_anew(roster, presence, request, now)
+            self._begin_again(roster, presence, request, now)
         else:
             presence = self._enter(roster, request, caller, now)
         presence.owned = frozenset()
         return roster, presence
 
-    def _begin_anew(self, roster: Roster, presence: Presence, request: Request, now: float) -> None:
+    def _begin_again(
+        self, roster: Roster, presence: Presence, request: Request, now: float
+    ) -> None:
         group, member = roster.group, roster.group.members[presence.id]
         self._divisions.drop(roster, presence, {*member.holds, *presence.phases}, now)
         self._members.met(roster, member)

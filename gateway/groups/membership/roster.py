@@ -2,7 +2,7 @@
 
 A member's holding of a subject, `none`, `plain` or `pull`, is durable (Member.holds). On the way from
 one to another it passes phases, which are not: after a restart of the broker a holding that was being
-taken away is simply decided upon anew.
+taken away is simply decided upon again.
 
     FREE     not held, may be given
     STALE    not held, but the client may still remember a position: it must first be told an assignment
@@ -13,7 +13,7 @@ taken away is simply decided upon anew.
     TOLD     held; the client was told an assignment without it and has yet to confirm
 
 Eager clients are of two manners. Of some (Java, librdkafka) it is known that they forget all positions
-when they rejoin and ask anew: for them there is no STALE.
+when they rejoin and ask again: for them there is no STALE.
 
 What moves it, besides GRANT (FREE to HELD) and the end of the member: see MOVES. A classic client is
 asked to come by answering its heartbeat REBALANCE_IN_PROGRESS.

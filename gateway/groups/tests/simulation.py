@@ -1,5 +1,5 @@
 """A broker of nothing but groups: subjects, a clock, an action log in a list, and a delivery that
-hands out a few messages at a time. `restart` builds all of it anew from the list. Its clients:
+hands out a few messages at a time. `restart` builds all of it again from the list. Its clients:
 clients.py.
 """
 

@@ -332,7 +332,7 @@ def test_an_empty_group_with_all_acked_begins_in_order() -> None:
     assert not world.groups.by_name[GROUP].progress[1].shared
 
 
-def test_a_pull_log_that_is_never_asked_for_is_given_anew() -> None:
+def test_a_pull_log_that_is_never_asked_for_is_given_again() -> None:
     world = Simulation("t", mode="shared")
     member = Classic(world, "m", ["t"])
     live(world, member, seconds=2)

@@ -13,7 +13,7 @@ from kumquat.gateway.groups.tests.test_classic import holds, live
 
 
 def damaged(world: Simulation, *lost: str) -> None:
-    """Start anew with all actions of these kinds lost."""
+    """Start again with all actions of these kinds lost."""
     world.log = [action for action in world.log if action[0] not in lost]
     world.restart()
     world.check()
@@ -34,7 +34,9 @@ def everything_is_handled(world: Simulation, *clients: Classic) -> None:
     world.check()
 
 
-def test_a_lost_pull_log_is_given_anew(world: Simulation, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_pull_log_is_given_again(
+    world: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
     client = Classic(world, "c", ["t"])
     live(world, client, seconds=2, reads=3)
     damaged(world, actions.SLOT, actions.PULL, actions.ACK)

@@ -1,19 +1,19 @@
-"""A Produce that is like the one before it, staged and answered without decoding it anew.
+"""A Produce that is like the one before it, staged and answered without decoding it again.
 
 A producer that pipelines small batches to one topic sends the same bytes again and again around each
 batch: only the correlation id, the batch and its length differ. Decoding all of it, building the answer
-and encoding that is most of what such a request costs. A `Mould` holds the bytes before and behind the
+and encoding that is most of what such a request costs. A `Template` holds the bytes before and behind the
 batch, and the answer with holes for what differs. A frame that fits is taken apart by one `unpack`, and
-its answer is one `pack`. When a mould is made is decided in repeats.py.
+its answer is one `pack`. When a template is made is decided in repeats.py.
 
 What makes this safe:
-- A mould is made of a request that was decoded, and only if encoding it again gives the same bytes. So a
+- A template is made of a request that was decoded, and only if encoding it again gives the same bytes. So a
   frame with the same bytes around its batch, and a length that fits, decodes to the same request with
   another batch.
 - The answer is what the encoder gives for three marks, which are then looked for and cut out of it.
 - Whatever is not plain success (another frame, a deleted topic, a batch that the log refuses) is left
   to the handler: `stage` gives None, and nothing has happened.
-- test_produce_mould.py holds it against the handler, byte for byte, in every version.
+- test_produce_template.py holds it against the handler, byte for byte, in every version.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _pack_length = Struct(">i").pack
 _pack_numbers = Struct(">qqq").pack
 
 
-def make_mould(
+def make_template(
     session: Session, route: Route, frame: memoryview, start: int, request: ProduceRequest
-) -> Mould | None:
-    """A mould of a request, whose body begins at `start`; None if it is not of the plain kind."""
+) -> Template | None:
+    """A template of a request, whose body begins at `start`; None if it is not of the plain kind."""
     topics = request.topic_data
     if route.version < ZSTD_SINCE or request.acks not in (ALL, 1) or len(topics) != 1:
         return None
@@ -70,10 +70,10 @@ def make_mould(
     buffers = ProduceRequest.encode(request, route.version)
     if b"".join(buffers) != frame[start:].tobytes():
         return None
-    return Mould(route, log, subject, request, frame, start, start + len(buffers[0]))
+    return Template(route, log, subject, request, frame, start, start + len(buffers[0]))
 
 
-class Mould:
+class Template:
     """Fits the frames that are like one given frame; takes the place of the route in their slots."""
 
     __slots__ = (

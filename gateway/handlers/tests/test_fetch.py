@@ -252,7 +252,7 @@ def test_limits_hold_for_what_is_read_before_and_after_a_wait_together(tmp_path:
     serve(check, tmp_path)
 
 
-def test_a_topic_made_anew_while_a_fetch_waits_is_read_from_the_asked_offset(
+def test_a_topic_recreated_while_a_fetch_waits_is_read_from_the_asked_offset(
     tmp_path: Path,
 ) -> None:
     async def check(served: Served) -> None:
@@ -302,7 +302,7 @@ def test_a_topic_that_is_deleted_ends_the_wait(tmp_path: Path) -> None:
     serve(check, tmp_path)
 
 
-def test_a_session_is_never_made_and_a_client_that_has_one_is_told_to_begin_anew(
+def test_a_session_is_never_made_and_a_client_that_has_one_is_told_to_begin_again(
     tmp_path: Path,
 ) -> None:
     async def check(served: Served) -> None:

@@ -226,7 +226,7 @@ def test_only_groups_without_members_are_deleted_and_for_good(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_deleted_group_begins_anew(tmp_path: Path, version: int) -> None:
+def test_a_deleted_group_begins_again(tmp_path: Path, version: int) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
         written = await fill(served, "t", 4)

@@ -13,7 +13,7 @@ import trio
 
 from kumquat.core.errors import InvalidRecord, KumquatError
 from kumquat.core.logs.tests.batches import batch
-from kumquat.gateway.handlers.common.produce_template import Mould
+from kumquat.gateway.handlers.common.produce_template import Template
 from kumquat.gateway.net.tests.test_connection import alive
 from kumquat.gateway.tests.harness import IO_ERROR, NO_SPACE, Served, produce, serve
 from kumquat.gateway.wire import (
@@ -288,14 +288,14 @@ def test_requests_that_repeat_are_opened_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[bool] = []
-    stage = Mould.stage
+    stage = Template.stage
 
-    def counted(self: Mould, frame: memoryview) -> Any:
+    def counted(self: Template, frame: memoryview) -> Any:
         slot = stage(self, frame)
         used.append(slot is not None)
         return slot
 
-    monkeypatch.setattr(Mould, "stage", counted)
+    monkeypatch.setattr(Template, "stage", counted)
 
     async def check(served: Served, delay: FakeDelay) -> None:
         async with served.client() as client:

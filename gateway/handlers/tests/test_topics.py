@@ -193,7 +193,7 @@ async def delete(client: Client, *topics: DeleteTopicState) -> Any:
     return (await client.call(DeleteTopicsRequest(topics=list(topics)), 6)).responses
 
 
-def test_topics_are_deleted_by_name_and_by_id_and_may_be_made_anew(tmp_path: Path) -> None:
+def test_topics_are_deleted_by_name_and_by_id_and_may_be_recreated(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         for name in ("a.1", "b"):
             await served.create(name)

@@ -175,7 +175,7 @@ def registered(**changed: Any) -> Api:
         "appends": False,
         "refusal": None,
         "fallback": None,
-        "mould": None,
+        "template": None,
     }
     return Api(**{**values, **changed})
 

@@ -315,7 +315,7 @@ def _at(offset: int) -> FetchPartition:
     return FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
 
 
-def test_no_epoch_check_makes_a_sharing_member_begin_anew(tmp_path: Path) -> None:
+def test_no_epoch_check_makes_a_sharing_member_begin_again(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
         await served.create("other")
@@ -351,14 +351,14 @@ def test_a_read_that_goes_wrong_in_another_way_is_no_error_to_the_client(
             raise WouldBlock
 
         async def failing(*_: object) -> None:
-            raise StorageError("the index cannot be made anew")
+            raise StorageError("the index cannot be made again")
 
         async with sharing(served, "g", "t", 1) as (member,):
             with monkeypatch.context() as patched:
                 patched.setattr(served.broker.log, "read_nowait", blocked)
                 patched.setattr(served.broker.log, "read", failing)
                 assert await member.fetch() == []
-            assert "cannot read t for now: the index cannot be made anew" in caplog.text
+            assert "cannot read t for now: the index cannot be made again" in caplog.text
             assert values(await member.drain()) == written
 
     caplog.set_level(logging.ERROR)

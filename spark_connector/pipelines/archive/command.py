@@ -17,7 +17,7 @@ next one goes on from there.
   What retention deleted from there on before it was archived ends the run, with the range, unless
   `accept_loss`. Then the range is kept in the commit and told in every summary. Holes in the
   offsets are no loss.
-- A subject that was deleted and made anew is another one: the run ends, before any of it is archived.
+- A subject that was deleted and made again is another one: the run ends, before any of it is archived.
 - A batch is meant to be BATCH_BYTES on disk, so that memory does not depend on how much there
   is: the first one is small, and each tells how many messages the next may have.
 - The folder is one that this machine, and all of Spark's, see as files: the commit is a rename.

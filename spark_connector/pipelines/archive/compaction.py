@@ -1,7 +1,7 @@
 """Putting an archive's small files together.
 
 Every run adds files, and a run every few minutes makes small ones, which are slow to read. Of each
-subject and day, the files below half the wanted size are written anew as few large ones when there
+subject and day, the files below half the wanted size are written again as few large ones when there
 are FEWEST of them, or when two or more belong to a day that is over: one before today, and not that of
 the subject's newest message, whose time may be any. Once they are put together they wait for FEWEST
 others, so a message is written a few times a day at the most.

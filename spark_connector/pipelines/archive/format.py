@@ -222,7 +222,7 @@ def leftovers(folder: Path, state: State) -> list[str]:
         has = f"its newest commit is {state.number}" if state.number >= 0 else "it has no commits"
         raise ConnectorError(
             f"{folder} has files of commit {newest}, but {has}: restore {COMMITS} from a backup "
-            "(or move those files away, to archive anew what they hold)"
+            "(or move those files away, to archive again what they hold)"
         )
     if lost := sorted(state.files.keys() - there):
         raise ConnectorError(

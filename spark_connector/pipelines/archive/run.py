@@ -5,7 +5,7 @@
     catch_up    batches, until the ends of `begin` are reached; small files are put together
     finish      what runs before have left is deleted, if it is needless
 
-Under way a subject may lose messages to retention, or be deleted and made anew. So each batch asks
+Under way a subject may lose messages to retention, or be deleted and made again. So each batch asks
 where the subjects begin now, and before it is committed whether they are still the same ones: an id
 is never given twice, so what was read in between is of that subject too. What Spark wrote is counted,
 and a commit is made only if the files in the folder hold as much.
@@ -245,7 +245,7 @@ class Run:
             if found != known[name]:
                 raise ConnectorError(
                     f"{name} is not the subject that the archive has up to "
-                    f"{self.state.next.get(name, 0):,}: it was deleted and made anew; archive it "
+                    f"{self.state.next.get(name, 0):,}: it was deleted and made again; archive it "
                     "into another folder"
                 )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Content = TypeVar("Content")
 Range = tuple[int, int]
 """Offsets, half open."""
-ANEW = "begin a new run, with a folder of its own"
+NEW_RUN = "begin a new run, with a folder of its own"
 
 
 def read_memory(path: Path, version: int, parse: Callable[[dict[str, Any]], Content]) -> Content:
@@ -26,7 +26,7 @@ def read_memory(path: Path, version: int, parse: Callable[[dict[str, Any]], Cont
     if content["version"] < version:
         raise ConnectorError(
             f"{path} was written by an older version (format {content['version']}, known here: "
-            f"{version}): finish with that one, or {ANEW}"
+            f"{version}): finish with that one, or {NEW_RUN}"
         )
     try:
         return parse(content)
@@ -39,5 +39,5 @@ def check_mark(path: Path, found: str, run: str) -> None:
     if found != run:
         raise ConnectorError(
             f"{path} is of run {found}, but its folder is of {run}: restore the folder as a whole, "
-            f"or {ANEW}"
+            f"or {NEW_RUN}"
         )

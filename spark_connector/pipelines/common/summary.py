@@ -1,6 +1,6 @@
 """What a pipeline tells a person: how far it is while it runs, what it did when it has ended.
 
-Progress is one line that is written anew on a terminal, and a line every few seconds elsewhere (a
+Progress is one line that is written again on a terminal, and a line every few seconds elsewhere (a
 log file wants few lines). It goes to stderr; the summary goes to stdout, so that it can be piped.
 
 A summary is a title, named values in the order in which they are shown, and tables below them. Its

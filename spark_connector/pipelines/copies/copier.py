@@ -16,7 +16,7 @@ had sent. The rule that mends it:
 The caller gives each batch the same rows, of the same offsets, under the same number whenever it is
 run; a batch that is done is not run again. A batch is sent by one task, in the order of subject and
 offset, so that the target has the order of its source. Source and target must stay the ones they
-were: that they were not deleted and made anew is seen before anything is sent, and before a batch is done.
+were: that they were not deleted and made again is seen before anything is sent, and before a batch is done.
 
 What could send a copy twice in spite of it is a sender that the reading of the target does not see:
 - A task that Spark repeats by itself (a failed one, a speculative one, a lost executor's): it would
@@ -51,7 +51,7 @@ from pyspark.sql import functions as sql
 from kumquat.spark.errors import ConnectorError, clear_errors
 from kumquat.spark.offsets import earliest, identities, latest
 from kumquat.spark.pipelines.common.durable import locked
-from kumquat.spark.pipelines.common.run_memory import ANEW, Range
+from kumquat.spark.pipelines.common.run_memory import NEW_RUN, Range
 from kumquat.spark.pipelines.common.summary import SILENT, Progress
 from kumquat.spark.pipelines.copies.journal import Journal, Run
 from kumquat.spark.pipelines.copies.senders import has_ended, sender_of
@@ -261,14 +261,14 @@ class Copier:
         if now < end:
             raise ConnectorError(
                 f"{self._target} ends at {now:,}, but ended at {end:,} before: the broker has lost "
-                f"messages; {ANEW}"
+                f"messages; {NEW_RUN}"
             )
         if now == end:
             return None
         if kept > end:
             raise NotKnown(
                 f"retention deleted {self._target} up to {kept:,} while a batch that began at {end:,} "
-                f"was under way, so what was sent is not known: {ANEW}"
+                f"was under way, so what was sent is not known: {NEW_RUN}"
             )
         start, stop = {self._target: end}, {self._target: now}
         found = read_subject(

@@ -22,7 +22,7 @@ and `doubled` those of all.
 | begun n | begin n, same range | begun n: the same end; this is a repeat |
 | begun n | done | done n |
 | done n | begin n, same range | done n: there is nothing to do |
-| done n | begin n+1 | begun n+1: range and end are recorded anew |
+| done n | begin n+1 | begun n+1: range and end are recorded again |
 
 All else is an error: the folder belongs to something else, or one of its files is older than the
 other. State changes on disk first. Nothing here knows Spark or the broker.
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.pipelines.common.durable import write_json
-from kumquat.spark.pipelines.common.run_memory import ANEW, Range, read_memory
+from kumquat.spark.pipelines.common.run_memory import NEW_RUN, Range, read_memory
 from kumquat.spark.pipelines.copies.senders import Sender
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Journal:
         if not self.path.exists():
             if memory.exists():
                 raise ConnectorError(
-                    f"{memory} is there without {self.path}: restore it from a backup, or {ANEW}"
+                    f"{memory} is there without {self.path}: restore it from a backup, or {NEW_RUN}"
                 )
             self._write(Entry(run=f"{run.name}.{secrets.token_hex(4)}"))
             return
@@ -95,7 +95,7 @@ class Journal:
         if self.entry.batch >= 0 and not memory.exists():
             raise ConnectorError(
                 f"{self.path} is at batch {self.entry.batch}, but there is no {memory}: restore it "
-                f"from a backup, or {ANEW}"
+                f"from a backup, or {NEW_RUN}"
             )
 
     def check_ids(self, now: dict[str, str]) -> None:
@@ -103,7 +103,7 @@ class Journal:
             if now.get(subject) != before:
                 raise ConnectorError(
                     f"{subject} is not the subject that this run began with: it was deleted and made "
-                    f"anew; {ANEW}"
+                    f"again; {NEW_RUN}"
                 )
 
     def check_next(self, batch: int, range_: Range | None) -> None:
@@ -113,7 +113,7 @@ class Journal:
         if not follows and (entry.batch, entry.range) != (batch, range_):
             raise ConnectorError(
                 f"{self.path} is at batch {entry.batch} ({entry.state}), but {self._run.memory} is at "
-                f"{batch}: restore both from one backup, or {ANEW}"
+                f"{batch}: restore both from one backup, or {NEW_RUN}"
             )
 
     def is_done(self, batch: int, range_: Range) -> bool:

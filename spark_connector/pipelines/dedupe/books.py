@@ -13,7 +13,7 @@
 |---|---|---|
 | pending null | plan | pending is the next range, not decided |
 | pending, not decided | plan | the same range again: the run before broke off in it |
-| pending, not decided | skip | pending null: nothing of it was sent, so it may be planned anew |
+| pending, not decided | skip | pending null: nothing of it was sent, so it may be planned again |
 | pending, not decided | decide | what is let through is fixed, on disk before anything of it is sent |
 | pending, decided | commit | next, clock and seen move on together; pending is null |
 

@@ -69,7 +69,7 @@ class Steps:
         except ConnectorError:
             if self._kept() == kept:
                 raise
-            # Retention has moved on, under the batch perhaps: that is looked at anew, and told.
+            # Retention has moved on, under the batch perhaps: that is looked at again, and told.
             self._step(source_end)
 
     def _step(self, source_end: int) -> None:

@@ -1,6 +1,6 @@
 """The two sides of a reconciliation, fixed before anything is read.
 
-A subject grows, loses messages to retention, and may be deleted and made anew; an archive grows too. So
+A subject grows, loses messages to retention, and may be deleted and made again; an archive grows too. So
 each side is the offsets that it had at one moment. An archive's moment comes first: then whatever it
 has is in its subject, or was deleted there. When all is read, and when reading failed, the subjects
 are asked whether they are still the same ones, since a message without id and key is known by its offset.
@@ -82,7 +82,7 @@ def fixed(left: Source, right: Source) -> tuple[Side, Side]:
     if with_its_archive and first.subject == second.subject and first.id != second.id:
         raise ConnectorError(
             f"{first.subject} is not the subject that {left.archive or right.archive} has under that "
-            "name: it was deleted and made anew, and its offsets mean other messages"
+            "name: it was deleted and made again, and its offsets mean other messages"
         )
     return first, second
 
@@ -126,7 +126,7 @@ def _fixed(source: Source) -> Side:
 def _check_same(side: Side) -> None:
     if identities(side.source.bootstrap, [side.subject])[side.subject] != side.id:
         raise ConnectorError(
-            f"{side.subject} was deleted and made anew while it was read: run this again"
+            f"{side.subject} was deleted and made again while it was read: run this again"
         )
 
 

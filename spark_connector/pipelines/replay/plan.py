@@ -26,7 +26,7 @@ from kumquat.spark.errors import ConnectorError, clear_errors
 from kumquat.spark.offsets import at_time, earliest, latest
 from kumquat.spark.pipelines.archive.command import archive_state, read_archive
 from kumquat.spark.pipelines.common.durable import write_json
-from kumquat.spark.pipelines.common.run_memory import ANEW, check_mark, read_memory
+from kumquat.spark.pipelines.common.run_memory import NEW_RUN, check_mark, read_memory
 from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
@@ -153,14 +153,14 @@ class Plan:
         elif chosen.archived_id() != self.archived_id:
             raise ConnectorError(
                 f"{chosen.archive} holds another {chosen.subject} than this run began with, which was "
-                f"deleted and made anew; {ANEW}"
+                f"deleted and made again; {NEW_RUN}"
             )
         else:
             begin, stop = chosen.bounds(bootstrap)
             if begin > start or stop < end:
                 raise ConnectorError(
                     f"{chosen.archive} has {chosen.subject} from {begin:,} to {stop - 1:,}, but this "
-                    f"run is at {start:,} to {end - 1:,}: restore the archive, or {ANEW}"
+                    f"run is at {start:,} to {end - 1:,}: restore the archive, or {NEW_RUN}"
                 )
 
     def save(self, folder: Path) -> None:

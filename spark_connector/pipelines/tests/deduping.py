@@ -24,7 +24,7 @@ def make(bootstrap: str, *names: str) -> None:
         admin.create_topics([NewTopic(name, 1, 1) for name in names])
 
 
-def make_anew(bootstrap: str, name: str) -> None:
+def recreate(bootstrap: str, name: str) -> None:
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.delete_topics([name])
         admin.create_topics([NewTopic(name, 1, 1)])

@@ -193,7 +193,7 @@ def test_deleted_before_archived_goes_unnoticed(
     assert [row[0] for row in archived(spark, tmp_path, "orders")] == [*range(10), *range(15, 20)]
 
 
-def test_subject_made_anew_is_taken_for_the_old_one(
+def test_subject_recreated_is_taken_for_the_old_one(
     spark: SparkSession, kumquat: TestBroker, tmp_path: Path
 ) -> None:
     produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(10)])
@@ -201,10 +201,10 @@ def test_subject_made_anew_is_taken_for_the_old_one(
     with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
         admin.delete_topics(["orders"])
         admin.create_topics([NewTopic("orders", 1, 1)])
-    with pytest.raises(ConnectorError, match="made anew"):
+    with pytest.raises(ConnectorError, match="made again"):
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
     produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(20)])
-    with pytest.raises(ConnectorError, match="made anew"):
+    with pytest.raises(ConnectorError, match="made again"):
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
 
 

@@ -129,7 +129,7 @@ class Archive(RuleBasedStateMachine):
         self.commit(Commit(number, self.now, add=[new], remove=removed), crash_at, self.truth)
 
     @rule(later=st.sampled_from([0, KEEP_REMOVED_MS // 2, KEEP_REMOVED_MS]))
-    def run_anew(self, later: int) -> None:
+    def run_again(self, later: int) -> None:
         self.now += later
         self.state = load(self.folder)
         left = leftovers(self.folder, self.state)
@@ -151,7 +151,7 @@ class Archive(RuleBasedStateMachine):
         with (
             nullcontext() if swaps else mock.patch.object(archive_view, "swap", side_effect=OSError)
         ):
-            self.run_anew(0)
+            self.run_again(0)
 
     @rule(count=st.integers(1, 3))
     def newest_commits_are_lost(self, count: int) -> None:
@@ -200,7 +200,7 @@ class Archive(RuleBasedStateMachine):
                 commit_and_show(self.folder, self.state, commit)
         except Crash:
             look()
-            self.run_anew(0)
+            self.run_again(0)
             # That the commit has its name decides, and nothing else.
             if self.state.number < commit.number:
                 return
@@ -429,7 +429,7 @@ def test_compaction_of_files_that_are_large_or_still_few() -> None:
     assert to_compact([over[0], file("2026-11-15", 9, 50), *today], 100, "2026-11-16") == []
 
 
-def test_message_with_a_time_ahead_has_today_written_anew_by_every_run() -> None:
+def test_message_with_a_time_ahead_has_today_written_again_by_every_run() -> None:
     today = [file("2026-11-16", 100), file("2026-11-16", 200)]
     for ahead in (file("2099-01-01", 0), file("2099-01-01", 300)):
         assert to_compact([ahead, *today], 100, "2026-11-16") == []

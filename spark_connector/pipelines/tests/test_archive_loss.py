@@ -1,4 +1,4 @@
-"""What goes on under an archive while it is made: retention, subjects made anew, disks that are not
+"""What goes on under an archive while it is made: retention, subjects made again, disks that are not
 shared, commits that are lost. Nothing of it may cost a message in silence."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def delete_up_to(broker: TestBroker, subject: str, offset: int) -> None:
         admin.delete_records({TopicPartition(subject, 0): offset})
 
 
-def make_anew(broker: TestBroker, subject: str, count: int) -> None:
+def recreate(broker: TestBroker, subject: str, count: int) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
         admin.delete_topics([subject])
         admin.create_topics([NewTopic(subject, 1, 1)])
@@ -119,20 +119,20 @@ def test_retention_that_passes_a_batch_as_it_is_read_is_not_told_as_such(
     assert not [*tmp_path.glob("_staging/*")]
 
 
-def test_subject_made_anew_in_the_middle_of_a_run_is_put_behind_the_old_one(
+def test_subject_recreated_in_the_middle_of_a_run_is_put_behind_the_old_one(
     spark: SparkSession, kumquat: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(kumquat.bootstrap, "orders", numbers(10))
     monkeypatch.setattr(archive_run, "FIRST_BATCH", 5)
-    on_batch(monkeypatch, 2, before=lambda: make_anew(kumquat, "orders", 20))
-    with pytest.raises(ConnectorError, match=r"orders is not the subject .* up to 5.* made anew"):
+    on_batch(monkeypatch, 2, before=lambda: recreate(kumquat, "orders", 20))
+    with pytest.raises(ConnectorError, match=r"orders is not the subject .* up to 5.* made again"):
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
     assert archive_state(tmp_path).next == {"orders": 5}
     values = [row["value"] for row in read_archive(spark, tmp_path).orderBy("offset").collect()]
     assert values == numbers(5)
 
 
-def test_run_that_waited_for_another_calls_the_subject_made_anew(
+def test_run_that_waited_for_another_calls_the_subject_recreated(
     spark: SparkSession, kumquat: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(kumquat.bootstrap, "orders", numbers(5))

@@ -127,7 +127,7 @@ def test_producers_in_a_spark_that_lives_are_not_waited_for(
     spark: SparkSession, subjects: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Spark's JVM holds after a failure it may send for long; what a JVM that has ended held
-    is on the wire. A SparkContext that was stopped and begun anew is in the same JVM."""
+    is on the wire. A SparkContext that was stopped and begun again is in the same JVM."""
     waits = list[float]()
 
     def run() -> None:

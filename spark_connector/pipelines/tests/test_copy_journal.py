@@ -88,7 +88,7 @@ def test_folder_of_another_run_is_written_to(tmp_path: Path) -> None:
     ]:
         with pytest.raises(ConnectorError, match=told):
             Journal(tmp_path, other, IDS)
-    with pytest.raises(ConnectorError, match=r"from is not the subject .* made anew"):
+    with pytest.raises(ConnectorError, match=r"from is not the subject .* made again"):
         Journal(tmp_path, RUN, {"from": "3", "to": "2"})
     assert (tmp_path / FILE).read_text() == before
 

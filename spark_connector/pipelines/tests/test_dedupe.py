@@ -308,7 +308,7 @@ def test_books_of_another_run_are_used(tmp_path: Path) -> None:
         ('{"version": 1}', "older version"),
     ],
 )
-def test_books_that_cannot_be_read_are_begun_anew(tmp_path: Path, text: str, told: str) -> None:
+def test_books_that_cannot_be_read_are_begun_again(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "dedupe.json").write_text(text)
     with pytest.raises(ConnectorError, match=told) as raised:
         Books(tmp_path, RULE, RUN, 0)

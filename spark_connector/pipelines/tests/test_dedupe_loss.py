@@ -72,7 +72,7 @@ def test_batch_that_retention_overtook_stops_the_run_for_ever(
 @pytest.mark.parametrize(
     ("place", "name"), [(Journal, "done"), (Books, "commit")], ids=["begun", "done"]
 )
-def test_batch_cut_by_retention_is_decided_anew(
+def test_batch_cut_by_retention_is_decided_again(
     spark: SparkSession, bootstrap: str, tmp_path: Path, place: type, name: str
 ) -> None:
     """Ids 0 to 2 were sent and are deleted; doubles of 0 and 1 are left in the batch, and doubles of

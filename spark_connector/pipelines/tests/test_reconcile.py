@@ -143,26 +143,26 @@ def send_plain(producer: KafkaProducer, subject: str, count: int) -> None:
     producer.flush()
 
 
-def make_anew(kumquat: TestBroker, producer: KafkaProducer, subject: str, count: int) -> None:
+def recreate(kumquat: TestBroker, producer: KafkaProducer, subject: str, count: int) -> None:
     with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
         admin.delete_topics([subject])
         admin.create_topics([NewTopic(subject, 1, 1)])
     send_plain(producer, subject, count)
 
 
-def test_subject_made_anew_matches_the_archive_of_the_old_one(
+def test_subject_recreated_matches_the_archive_of_the_old_one(
     spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer, tmp_path: Path
 ) -> None:
     send_plain(producer, "kept", 10)
     archive(spark, kumquat.bootstrap, "kept", tmp_path)
-    make_anew(kumquat, producer, "kept", 10)
+    recreate(kumquat, producer, "kept", 10)
     subject, archived = Source(kumquat.bootstrap, ["kept"]), Source("", ["kept"], tmp_path)
     for left, right in ((subject, archived), (archived, subject)):
-        with pytest.raises(ConnectorError, match=r"kept is not the subject that .* made anew"):
+        with pytest.raises(ConnectorError, match=r"kept is not the subject that .* made again"):
             reconcile(spark, left, right)
 
 
-@pytest.mark.parametrize("what", ["made anew", "retention"])
+@pytest.mark.parametrize("what", ["made again", "retention"])
 def test_subject_that_changes_while_it_is_read(
     spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer, what: str
 ) -> None:
@@ -173,15 +173,15 @@ def test_subject_that_changes_while_it_is_read(
         def __call__(self, line: str) -> None:
             if "comparing" not in line:
                 return
-            if what == "made anew":
-                make_anew(kumquat, producer, "right", 20)
+            if what == "made again":
+                recreate(kumquat, producer, "right", 20)
                 return
             with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
                 admin.delete_records({TopicPartition("right", 0): 4})
 
     left, right = (Source(kumquat.bootstrap, [name]) for name in ("left", "right"))
     told = {
-        "made anew": "right was deleted and made anew while it was read",
+        "made again": "right was deleted and made again while it was read",
         "retention": "retention deleted right up to 3 while it was read",
     }
     with pytest.raises(ConnectorError, match=told[what]):

@@ -16,7 +16,7 @@ from kumquat.spark.pipelines.dedupe.command import dedupe
 from kumquat.spark.pipelines.replay.command import replay
 from kumquat.spark.pipelines.replay.plan import FILE as PLAN
 from kumquat.spark.pipelines.replay.plan import Selection
-from kumquat.spark.pipelines.tests.deduping import NOW, let_through, make, make_anew, send
+from kumquat.spark.pipelines.tests.deduping import NOW, let_through, make, recreate, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,52 +106,52 @@ def test_replay_without_its_plan_skips_other_messages(
 
 
 @pytest.mark.parametrize("name", ["in", "out"])
-def test_dedupe_takes_a_subject_made_anew_for_the_old_one(
+def test_dedupe_takes_a_subject_recreated_for_the_old_one(
     spark: SparkSession, bootstrap: str, tmp_path: Path, name: str
 ) -> None:
     dedupe(spark, bootstrap, "in", "out", tmp_path)
-    make_anew(bootstrap, name)
+    recreate(bootstrap, name)
     if name == "in":
         send(bootstrap, [(n, NOW) for n in range(50, 58)])
     before = let_through(bootstrap)
-    with pytest.raises(ConnectorError, match=f"{name} is not the subject .* made anew"):
+    with pytest.raises(ConnectorError, match=f"{name} is not the subject .* made again"):
         dedupe(spark, bootstrap, "in", "out", tmp_path)
     assert let_through(bootstrap) == before
 
 
 @pytest.mark.parametrize("name", ["in", "out"])
-def test_replay_takes_a_subject_made_anew_for_the_old_one(
+def test_replay_takes_a_subject_recreated_for_the_old_one(
     spark: SparkSession, bootstrap: str, tmp_path: Path, name: str
 ) -> None:
     def run() -> None:
         replay(spark, bootstrap, Selection("in"), "out", send=True, run="r", state=tmp_path)
 
     break_off(run)
-    make_anew(bootstrap, name)
+    recreate(bootstrap, name)
     send(bootstrap, [(n, NOW) for n in range(50, 58)])
-    with pytest.raises(ConnectorError, match=f"{name} is not the subject .* made anew"):
+    with pytest.raises(ConnectorError, match=f"{name} is not the subject .* made again"):
         run()
     assert let_through(bootstrap) == []
 
 
-def test_subject_made_anew_in_the_middle_of_a_batch_is_sent_from(
+def test_subject_recreated_in_the_middle_of_a_batch_is_sent_from(
     spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After it was decided what to send, before it is read to be sent."""
     whole = copies.Copier.send
 
-    def anew_and_send(*arguments: object) -> object:
-        make_anew(bootstrap, "in")
+    def again_and_send(*arguments: object) -> object:
+        recreate(bootstrap, "in")
         send(bootstrap, [(n, NOW) for n in range(50, 58)])
         return whole(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(copies.Copier, "send", anew_and_send)
-    with pytest.raises(ConnectorError, match=r"in is not the subject .* made anew"):
+    monkeypatch.setattr(copies.Copier, "send", again_and_send)
+    with pytest.raises(ConnectorError, match=r"in is not the subject .* made again"):
         dedupe(spark, bootstrap, "in", "out", tmp_path)
     assert let_through(bootstrap) == []
 
 
-def test_replay_takes_an_archive_made_anew_for_the_old_one(
+def test_replay_takes_an_archive_recreated_for_the_old_one(
     spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run() -> None:
@@ -160,7 +160,7 @@ def test_replay_takes_an_archive_made_anew_for_the_old_one(
 
     archive(spark, bootstrap, "in", tmp_path / "archive")
     break_off(run)
-    make_anew(bootstrap, "in")
+    recreate(bootstrap, "in")
     send(bootstrap, [(n, NOW) for n in range(50, 54)])
     (tmp_path / "archive").rename(tmp_path / "before")
     archive(spark, bootstrap, "in", tmp_path / "archive")

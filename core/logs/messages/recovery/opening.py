@@ -234,7 +234,7 @@ class Recovery:
         try:
             segment.newest_store_time = load_head(self._files, segment).newest_store_time
         except IndexDamaged as damage:
-            log.error("%s: %s; it is made anew", segment.index_path, damage)
+            log.error("%s: %s; it is made again", segment.index_path, damage)
             segment.newest_store_time = -1
         self._state.segments.append(segment)
 
@@ -490,7 +490,7 @@ class Recovery:
 
 
 def rebuild_index(files: Files, options: LogOptions, segment: Segment) -> None:
-    """Make the index file of a sealed segment anew from its frames."""
+    """Make the index file of a sealed segment again from its frames."""
     recovery = Recovery(files, options, segment.directory, [segment.base], forgiving=True)
     write_index(files, recovery.indexed(segment.end))
 

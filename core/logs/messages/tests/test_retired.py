@@ -111,7 +111,7 @@ def test_a_producer_that_was_silent_too_long_is_forgotten_with_the_next_segment(
     assert driver.log.append_nowait(driver.subject("quiet"), memoryview(late)).base_sequence == 3
 
 
-def test_a_subject_made_anew_under_an_old_name_has_nothing_of_the_old_one() -> None:
+def test_a_subject_recreated_under_an_old_name_has_nothing_of_the_old_one() -> None:
     driver = retired_log(retention_ms=1000)
     old = driver.subject("quiet")
     driver.delete("quiet")

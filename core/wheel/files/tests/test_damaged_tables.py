@@ -10,7 +10,7 @@ from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files import blocks
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.format import (
     ENTRY,
     ENTRY_SIZE,
@@ -123,27 +123,29 @@ def test_a_damaged_tombstone_does_not_hold_up_the_others(
 
 def test_a_file_that_cannot_be_merged_does_not_keep_others_from_it() -> None:
     files = FakeFiles(Path("/data"))
-    shelf = Shelf(files, files.directory)
+    file_set = FileSet(files, files.directory)
     for number in range(20):
         waiting = [
             Parked(START + number, 100 * number, 1, pack_parked(START + number, 0, b"", bytes(500)))
         ]
         stretch = (100 * number, 100 * number + 100)
-        shelf.add(write_schedule_file(files, shelf.directory, stretch, waiting, [], []), Manifest())
-    bad = shelf.current[9]
+        file_set.add(
+            write_schedule_file(files, file_set.directory, stretch, waiting, [], []), Manifest()
+        )
+    bad = file_set.current[9]
     content = bytearray(files.content(bad.path))
     content[content.index(ENTRY.pack(START + 9, 900, 0, 526, 1))] ^= 1
     files.damage(bad.path, bytes(content))
     merged: list[ScheduleFile] = []
     for _ in range(10):
-        inputs = shelf.plan(0)
+        inputs = file_set.plan(0)
         with suppress(ScheduleDamaged):
-            if inputs and (made := shelf.merge(inputs, 0, lambda _: True)) is not None:
+            if inputs and (made := file_set.merge(inputs, 0, lambda _: True)) is not None:
                 merged.append(made)
-                shelf.replace(inputs, made, Manifest())
-    assert bad in shelf.current
+                file_set.replace(inputs, made, Manifest())
+    assert bad in file_set.current
     assert len(merged) == 2, "eight before it, and eight behind it"
-    assert shelf.plan(START + 2 * HOUR)[0] in shelf.current
+    assert file_set.plan(START + 2 * HOUR)[0] in file_set.current
 
 
 @pytest.mark.parametrize("of_cancels", [False, True])
@@ -175,7 +177,7 @@ def test_rows_that_are_damaged_while_the_broker_runs_hold_up_only_their_file(
             assert await broker.messages("s") == []
             assert len(await broker.messages("t")) == (not of_cancels)
             assert "rows" in str(broker.delay.statistics().failing)
-        assert 0 < len([r for r in caplog.records if "made anew by a restart" in r.message]) < 15
+        assert 0 < len([r for r in caplog.records if "made again by a restart" in r.message]) < 15
         async with running(disk) as broker:
             await broker.wait_until_idle()
             found = [[r.value for r in await broker.messages(name)] for name in "stu"]

@@ -1,4 +1,4 @@
-"""A schedule file that is gone is made anew while the log has it; else it is loud, and harms no other."""
+"""A schedule file that is gone is made again while the log has it; else it is loud, and harms no other."""
 
 import logging
 from pathlib import Path

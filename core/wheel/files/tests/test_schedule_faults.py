@@ -14,7 +14,7 @@ import pytest
 from kumquat.core.errors import StartError
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.format import (
     ENTRY,
     HOUR_MS,
@@ -321,24 +321,24 @@ def test_a_manifest_that_could_not_be_saved_takes_no_file_along() -> None:
     for operation in ("create", "pwritev", "fdatasync", "rename", "fsync_dir"):
         for skip in (0, 1):
             files = FakeFiles(DATA)
-            shelf = Shelf(files, DATA)
+            file_set = FileSet(files, DATA)
             for k in range(3):
                 file = Fill((100 * k, 100 * k + 100), [parked(NOON, 100 * k + 1)]).write(files)
-                listed = [*shelf.manifest.files, Listed.of(file)]
-                shelf.add(file, replace(shelf.manifest, filled=100 * k + 100, files=listed))
-            shelf.settle([], shelf.manifest)
-            inputs = shelf.current[:2]
-            merged = shelf.merge(inputs, 0, lambda _: True)
+                listed = [*file_set.manifest.files, Listed.of(file)]
+                file_set.add(file, replace(file_set.manifest, filled=100 * k + 100, files=listed))
+            file_set.settle([], file_set.manifest)
+            inputs = file_set.current[:2]
+            merged = file_set.merge(inputs, 0, lambda _: True)
             name = "schedule" if operation == "fsync_dir" else "manifest"
             files.fail(Fault(operation, errno.EIO, name=name, skip=skip))
             with pytest.raises(OSError, match="Input/output"):
-                shelf.list_merged(inputs, merged)
+                file_set.list_merged(inputs, merged)
             for seed in range(8):
-                left = Shelf(files.after_power_cut(Random(seed)), DATA)
+                left = FileSet(files.after_power_cut(Random(seed)), DATA)
                 assert left.lost == []
                 assert sum(file.entry_count for file in left.current) == 3
-            merged = shelf.merge(inputs, 0, lambda _: True)
-            manifest = shelf.list_merged(inputs, merged)
-            shelf.replace(inputs, merged, manifest)
-            shelf.close()
-            assert len(Shelf(files, DATA).current) == 2
+            merged = file_set.merge(inputs, 0, lambda _: True)
+            manifest = file_set.list_merged(inputs, merged)
+            file_set.replace(inputs, merged, manifest)
+            file_set.close()
+            assert len(FileSet(files, DATA).current) == 2

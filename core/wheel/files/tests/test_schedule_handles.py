@@ -8,7 +8,7 @@ import pytest
 
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.file_set import Shelf
+from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.merge import merge
 from kumquat.core.wheel.files.tests.schedules import (
     DATA,
@@ -57,12 +57,12 @@ def test_a_file_whose_size_cannot_be_told_is_not_left_open() -> None:
 
 def test_a_close_that_fails_ends_no_stop() -> None:
     files = Unwell()
-    shelf = Shelf(files, DATA)
+    file_set = FileSet(files, DATA)
     for k in range(2):
         file = Fill((100 * k, 100 * k + 100), [parked(NOON, 100 * k)]).write(files)
-        shelf.add(file, shelf.manifest)
+        file_set.add(file, file_set.manifest)
     files.next_to_fail = "close"
-    shelf.close()
+    file_set.close()
     assert files.open_handles() == 0
 
 
@@ -99,14 +99,14 @@ def test_what_a_merge_wrote_beside_its_file_is_removed_though_a_close_fails(
 
 def test_a_file_that_cannot_be_removed_keeps_no_other_from_it_and_is_tried_again() -> None:
     files = Unwell()
-    shelf = Shelf(files, DATA)
+    file_set = FileSet(files, DATA)
     spare = [Fill((100 * k, 100 * k + 100), [parked(NOON, 100 * k)]).write(files) for k in range(3)]
     files.fail(Fault("unlink", errno.EIO))
     with pytest.raises(OSError, match="Input/output"):
-        shelf.remove(spare)
+        file_set.remove(spare)
     assert files.open_handles() == 0
     assert left(files) == [spare[0].path.name]
-    shelf.remove([])
+    file_set.remove([])
     assert left(files) == []
 
 

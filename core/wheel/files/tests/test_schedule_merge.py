@@ -286,7 +286,7 @@ def test_files_that_are_small_are_merged_eight_at_a_time() -> None:
     assert plan_merge(weighed(100, *[9] * 8, 1)) == range(2, 10)
 
 
-def test_a_file_that_has_mostly_passed_is_made_anew_alone() -> None:
+def test_a_file_that_has_mostly_passed_is_recreated_alone() -> None:
     files = weighed(*[10] * 8)
     files[3] = Weighed(10, 6)
     assert plan_merge(files) == range(3, 4)

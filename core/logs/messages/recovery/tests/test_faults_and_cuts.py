@@ -2,7 +2,7 @@
 any step.
 
 The mixed life of `scenario.py`, where now and then a call fails, the disk is full, or a sync fails
-and the process is started anew. Whatever was refused may have left anything; whatever was acked is
+and the process is started again. Whatever was refused may have left anything; whatever was acked is
 there.
 """
 

@@ -98,7 +98,7 @@ def test_a_derived_file_cut_anywhere_loses_nothing(rich: Driver) -> None:
             assert next_sequences(opened) == next_sequences(rich)
 
 
-def test_a_lost_derived_file_is_made_anew(rich: Driver) -> None:
+def test_a_lost_derived_file_is_recreated(rich: Driver) -> None:
     for segment in rich.log.state.segments[:-1]:
         files = rich.files.after_kill()
         files.unlink(segment.index_path)
@@ -106,8 +106,8 @@ def test_a_lost_derived_file_is_made_anew(rich: Driver) -> None:
         assert [line for line in opened.errors if segment.index_path.name in line]
         opened.settle()
         opened.seal()
-        anew, old = files.content(segment.index_path), rich.files.content(segment.index_path)
-        assert anew[HEAD_SIZE:] == old[HEAD_SIZE:]
+        again, old = files.content(segment.index_path), rich.files.content(segment.index_path)
+        assert again[HEAD_SIZE:] == old[HEAD_SIZE:]
         opened.check()
 
 

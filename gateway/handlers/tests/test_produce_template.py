@@ -1,4 +1,4 @@
-"""Moulds against the handler: the same frames, sent to two brokers, one of which makes no moulds."""
+"""Template against the handler: the same frames, sent to two brokers, one of which makes no templates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.logs.tests.batches import batch
-from kumquat.gateway.handlers.common.produce_template import ZSTD_SINCE, Mould
+from kumquat.gateway.handlers.common.produce_template import ZSTD_SINCE, Template
 from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, produce, serve
 from kumquat.gateway.wire import ApiVersionsRequest, ProduceRequest
 
@@ -51,27 +51,27 @@ async def answers(served: Served, bursts: list[bytes], count: int) -> list[bytes
 def compare(
     folder: Path, monkeypatch: pytest.MonkeyPatch, bursts: list[bytes], count: int
 ) -> list[bytes]:
-    """The answers, which must not depend on whether moulds are made; counts the uses of moulds."""
+    """The answers, which must not depend on whether templates are made; counts the uses of templates."""
     found: list[list[bytes]] = []
     used = 0
-    stage = Mould.stage
+    stage = Template.stage
 
-    def counted(self: Mould, frame: memoryview) -> Any:
+    def counted(self: Template, frame: memoryview) -> Any:
         nonlocal used
         slot = stage(self, frame)
         used += slot is not None
         return slot
 
-    def never(self: Mould, frame: memoryview) -> None:
+    def never(self: Template, frame: memoryview) -> None:
         return None
 
     async def check(served: Served) -> None:
         found.append(await answers(served, bursts, count))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Mould, "stage", counted)
+        patched.setattr(Template, "stage", counted)
         serve(check, folder / "with")
-        patched.setattr(Mould, "stage", never)
+        patched.setattr(Template, "stage", never)
         serve(check, folder / "without")
     assert found[0] == found[1]
     found[0].append(b"%d" % used)
@@ -152,19 +152,19 @@ def test_any_mixture_of_topics_sizes_and_versions(
         compare(tmp_path_factory.mktemp("mixture"), monkeypatch, bursts, len(frames))
 
 
-async def moulded(served: Served, client: Client) -> None:
-    """Have a mould made for topic "t"."""
+async def templated(served: Served, client: Client) -> None:
+    """Have a template made for topic "t"."""
     for _ in range(3):
         await client.call(produce("t", b"a", acks=-1), 9)
     (connection,) = served.acceptor.connections
-    assert connection._repeats.mould is not None
+    assert connection._repeats.template is not None
 
 
-def test_a_topic_that_is_deleted_and_made_anew_is_written_to_anew(tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_and_recreated_is_written_to_again(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
         async with served.client() as client:
-            await moulded(served, client)
+            await templated(served, client)
             await served.broker.subjects.delete(served.broker.log.subjects.by_name["t"])
             answer = await client.call(produce("t", b"a"), 9)
             assert answer.responses[0].partition_responses[0].error_code == 3
@@ -179,7 +179,7 @@ def test_a_failed_write_or_sync_is_answered_as_by_the_handler(tmp_path: Path) ->
     async def check(served: Served) -> None:
         await served.create("t")
         async with served.client() as client:
-            await moulded(served, client)
+            await templated(served, client)
             served.files.write_error = NO_SPACE
             await client.send(*[(produce("t", b"a", acks=-1), 9)] * 3)
             for _ in range(3):
@@ -195,18 +195,18 @@ def test_a_failed_write_or_sync_is_answered_as_by_the_handler(tmp_path: Path) ->
     serve(check, tmp_path)
 
 
-def test_a_connection_that_changes_between_topics_makes_few_moulds(
+def test_a_connection_that_changes_between_topics_makes_few_templates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = 0
-    init = Mould.__init__
+    init = Template.__init__
 
-    def counted(self: Mould, *args: Any) -> None:
+    def counted(self: Template, *args: Any) -> None:
         nonlocal made
         made += 1
         init(self, *args)
 
-    monkeypatch.setattr(Mould, "__init__", counted)
+    monkeypatch.setattr(Template, "__init__", counted)
 
     async def check(served: Served) -> None:
         names = ["long.topic.names.are.alike.1", "long.topic.names.are.alike.2"]
