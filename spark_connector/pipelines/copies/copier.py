@@ -41,10 +41,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
@@ -234,7 +235,8 @@ class Copier:
                     raise ConnectorError(refusal) from error
             raise
         finally:
-            ordered.unpersist()
+            with suppress(Py4JError, OSError):  # after Ctrl-C Spark may be gone: that is no error
+                ordered.unpersist()
         return count
 
     def _at_rate(self, copies: DataFrame, rate: float, count: int) -> DataFrame:

@@ -27,10 +27,12 @@ brings equal identities together. The driver gets counts and a few samples.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
@@ -111,7 +113,8 @@ def reconcile(
             wrong = any(counts.get(what) for what in WRONG)
             samples = _samples(judged) if wrong else {}
         finally:
-            paired.unpersist()
+            with suppress(Py4JError, OSError):  # after Ctrl-C Spark may be gone: that is no error
+                paired.unpersist()
     return Reconciliation({what: counts.get(what, 0) for what in WRONG + HARMLESS}, samples)
 
 

@@ -23,10 +23,11 @@ subject, hour and slot of a plot, never a message.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
@@ -124,7 +125,8 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
     try:
         yield frame
     finally:
-        frame.unpersist()
+        with suppress(Py4JError, OSError):  # after Ctrl-C Spark may be gone: that is no error
+            frame.unpersist()
 
 
 def _ranges(slim: DataFrame) -> dict[str, Row]:
