@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
 DEADLINE = 90.0
 """Seconds that any one step of a story may take before it has failed. What hangs is ended by it; how fast
@@ -19,6 +21,16 @@ TOO_LARGE = 1_500_000
 LARGE = 900_000
 T0 = int(time.time() * 1000) - 60_000
 """The first timestamp of a story, in ms. Of today: retention takes what is older than a week."""
+
+
+def mostly_long(cases: Iterable[Any], short: Collection[Any]) -> list[Any]:
+    """Cases for `parametrize`: those that are not in `short` are left to `make test-all`."""
+    return [
+        case
+        if case in short
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)
+        for case in cases
+    ]
 
 
 def eventually(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:

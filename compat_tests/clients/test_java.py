@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.brokers.jars import SetupError, client_jars, java
+from compat_tests.members.fixture import JVM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def outcomes(
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.path == Path(__file__)
     ]
-    command = [java(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp"]
+    command = [java(), *JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp"]
     command += [compiled(tmp_path_factory.mktemp("java")), "compat.Story", bootstrap]
     command += [str(is_kafka).lower(), *selected]
     ran = subprocess.run(

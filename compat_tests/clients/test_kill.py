@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from compat_tests.support import mostly_long
 from kumquat.testing import TestBroker, broker
 
 TOPICS = ["orders", "payments", "audit"]
-KILLS = 8
 ACKS_BETWEEN_KILLS = 400
 
 
@@ -95,13 +95,13 @@ def stored(bootstrap: str, topic: str) -> Iterator[tuple[int, bytes]]:
         consumer.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_kills_under_load_lose_nothing_and_double_nothing(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "kills"), mostly_long([(1, 8), (2, 8), (3, 2)], short=[(3, 2)]))
+def test_kills_under_load_lose_nothing_and_double_nothing(seed: int, kills: int) -> None:
     chance = random.Random(seed)
     with broker(log_segment_bytes=1 << 20) as running:
         loads = [Load(running.bootstrap, topic) for topic in TOPICS]
         try:
-            for _ in range(KILLS):
+            for _ in range(kills):
                 chance.choice(loads).wait_for_acks(chance.randrange(1, ACKS_BETWEEN_KILLS))
                 running.kill()
                 running.start()

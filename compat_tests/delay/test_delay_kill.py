@@ -30,6 +30,7 @@ from compat_tests.delay.stories import (
     send_confluent,
     up_to,
 )
+from compat_tests.support import mostly_long
 from kumquat.testing import TestBroker, broker
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.differs("the test needs to kill the broker")
 SUBJECTS = ["orders", "payments"]
-KILLS = 6
 ACKS_BETWEEN_KILLS = 300
 LONGEST_DELAY = 3000
 SETTINGS: dict[str, str | int | bool] = {
@@ -153,13 +153,13 @@ class Load:
             thread.join()
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_kills_lose_nothing_double_nothing_and_deliver_nothing_early(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "kills"), mostly_long([(1, 6), (2, 1)], short=[(2, 1)]))
+def test_kills_lose_nothing_double_nothing_and_deliver_nothing_early(seed: int, kills: int) -> None:
     chance = random.Random(seed)
     with broker(log_segment_bytes=1 << 20) as running:
         loads = [Load(running.bootstrap, name, seed + n) for n, name in enumerate(SUBJECTS)]
         try:
-            for _ in range(KILLS):
+            for _ in range(kills):
                 chance.choice(loads).wait_for_acks(chance.randrange(1, ACKS_BETWEEN_KILLS))
                 running.kill()
                 running.start()

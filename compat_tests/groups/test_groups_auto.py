@@ -19,7 +19,7 @@ from compat_tests.groups.stories import (
     lag,
     unexplained,
 )
-from compat_tests.members.fixture import VARIANTS, Members
+from compat_tests.members.fixture import EACH_VARIANT, Members
 from compat_tests.members.remote import Member, wait
 from compat_tests.support import eventually
 
@@ -57,7 +57,7 @@ def one_then_two(
     return first, second
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_the_moves_from_one_member_to_two_and_back_lose_nothing(
     bootstrap: str, members: Members, topic: str, group: str, variant: str
 ) -> None:

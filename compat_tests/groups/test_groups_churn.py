@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kumquat.testing import TestBroker
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.differs("Kafka gives a partition to one member of a group"),
     pytest.mark.kumquat(
         group_min_session_timeout_ms=1000,

@@ -64,12 +64,11 @@ def test_every_client_moves_to_sharing_and_loses_nothing(
         assert lag(kumquat.bootstrap, f"by-{pair[0].variant}", TOPIC) == 0, pair
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", ["confluent-range", "java-consumer"])
 def test_what_a_killed_member_held_comes_back_after_its_session(
-    kumquat: TestBroker, crew: Members, pytestconfig: pytest.Config, variant: str
+    kumquat: TestBroker, crew: Members, variant: str
 ) -> None:
-    if not pytestconfig.getoption("--long"):
-        pytest.skip("takes a minute: --long")
     fill(kumquat.bootstrap, TOPIC, 100)
     victim = default_member(crew, variant, alone=True)
     victim.wait(lambda: len(victim.records) == 100, "all of them")

@@ -12,7 +12,7 @@ import pytest
 from compat_tests.groups.stories import configure, everything, fill, lag
 from compat_tests.members.fixture import Members
 from compat_tests.members.remote import wait
-from compat_tests.support import DEADLINE, eventually
+from compat_tests.support import DEADLINE, eventually, mostly_long
 
 pytestmark = pytest.mark.differs("Kafka gives a partition to one member of a group")
 SLOW_MS = 50
@@ -20,7 +20,7 @@ SLOW_MS = 50
 BACKLOG = 15_000
 
 
-@pytest.mark.parametrize("mode", ["auto", "shared"])
+@pytest.mark.parametrize("mode", mostly_long(["auto", "shared"], short=["auto"]))
 def test_late_comers_get_their_share_of_what_one_member_had_queued(
     bootstrap: str, members: Members, topic: str, group: str, mode: str
 ) -> None:

@@ -28,7 +28,7 @@ from compat_tests.groups.stories import (
 )
 from compat_tests.members.fixture import FRANZ, KAFKA_GO, KAFKA_JS, SARAMA, Hosts, Members
 from compat_tests.members.remote import Member, wait
-from compat_tests.support import DEADLINE, eventually
+from compat_tests.support import DEADLINE, eventually, mostly_long
 
 if TYPE_CHECKING:
     from kumquat.testing import TestBroker
@@ -43,6 +43,7 @@ CASES = [
     *((variant, False) for variant in (*SARAMA, *KAFKA_GO, *KAFKA_JS, *FRANZ)),
     *((variant, True) for variant in (*SARAMA, *KAFKA_GO)),
 ]
+FEW = [(SARAMA[0], True), (KAFKA_GO[0], True), (KAFKA_JS[0], False), (FRANZ[3], False)]
 
 
 def all_hold(members: list[Member], topic: str) -> None:
@@ -69,8 +70,8 @@ def assert_each_once(members: list[Member], begin: int, end: int) -> None:
     assert given.total() == end - begin, "some came more than once"
 
 
-@pytest.mark.parametrize("reset", ["earliest", "latest"])
-@pytest.mark.parametrize(("variant", "strict"), CASES)
+@pytest.mark.parametrize("reset", mostly_long(["earliest", "latest"], short=["latest"]))
+@pytest.mark.parametrize(("variant", "strict"), mostly_long(CASES, short=FEW))
 def test_three_members_share_and_each_message_is_handled_once(
     bootstrap: str,
     members: Members,
@@ -113,6 +114,7 @@ def test_three_members_share_and_each_message_is_handled_once(
     assert committed(bootstrap, group, topic) == written
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", [SARAMA[2], KAFKA_GO[1], KAFKA_JS[0], FRANZ[2]])
 def test_members_that_come_and_go_amid_work_leave_nothing_behind(
     bootstrap: str, members: Members, topic: str, group: str, variant: str
@@ -139,6 +141,7 @@ def test_members_that_come_and_go_amid_work_leave_nothing_behind(
     eventually(lambda: lag(bootstrap, group, topic) == 0, "all is committed")
 
 
+@pytest.mark.long
 @pytest.mark.kumquat(group_min_session_timeout_ms=1000)
 def test_clients_of_all_languages_go_on_sharing_when_the_broker_is_killed(
     kumquat: TestBroker, hosts: Hosts

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.groups.stories import committed, fill, lag, values
-from compat_tests.members.fixture import CLIENTS, VARIANTS, Members
+from compat_tests.members.fixture import CLIENTS, EACH_VARIANT, Members
 from compat_tests.members.remote import Failed
 from compat_tests.support import T0, eventually
 
@@ -26,7 +26,7 @@ NO_OFFSET = {
 """The clients' names for: nothing committed, and no reset wanted."""
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_a_member_restarted_with_the_same_group_reads_on(
     bootstrap: str, members: Members, topic: str, group: str, variant: str
 ) -> None:
@@ -46,7 +46,7 @@ def test_a_member_restarted_with_the_same_group_reads_on(
     assert lag(bootstrap, group, topic) == 0
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_auto_commit_at_close_leaves_nothing_to_read_again(
     bootstrap: str, members: Members, topic: str, group: str, variant: str
 ) -> None:
@@ -88,7 +88,7 @@ def test_a_member_seeks_asks_and_commits_what_it_likes(
     assert values(second.take(10)) == sent[33:43]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_a_new_group_begins_where_its_member_says(
     bootstrap: str, members: Members, topic: str, names: Callable[[], str], variant: str
 ) -> None:

@@ -21,9 +21,9 @@ from compat_tests.groups.stories import (
     lag,
     until_each_has_some,
 )
-from compat_tests.members.fixture import VARIANTS, Hosts, Members
+from compat_tests.members.fixture import EACH_VARIANT, VARIANTS, Hosts, Members
 from compat_tests.members.remote import Failed, Member, wait
-from compat_tests.support import SESSION_MS, eventually
+from compat_tests.support import SESSION_MS, eventually, mostly_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def assert_each_went_to_one(members: list[Member], written: int) -> None:
     assert not twice, f"{len(twice)} came more than once: {twice[:10]}"
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_each_message_goes_to_one_member(
     bootstrap: str, members: Members, topic: str, shared: str, variant: str
 ) -> None:
@@ -114,13 +114,17 @@ def test_what_a_member_left_uncommitted_goes_to_the_others(
     assert lag(bootstrap, shared, topic) == 0
 
 
-@pytest.mark.parametrize("variant", ["confluent-range", "kafka_python-cooperative"])
+@pytest.mark.parametrize(
+    "variant",
+    mostly_long(["confluent-range", "kafka_python-cooperative"], short=["confluent-range"]),
+)
 def test_what_a_killed_member_had_not_committed_goes_to_the_others(
     bootstrap: str, members: Members, topic: str, shared: str, variant: str
 ) -> None:
     kill_one(bootstrap, members, topic, shared, variant)
 
 
+@pytest.mark.long
 @pytest.mark.kumquat(group_consumer_session_timeout_ms=SESSION_MS, group_min_session_timeout_ms=1)
 def test_what_a_killed_member_whose_session_is_the_brokers_had_goes_to_the_others(
     kumquat: TestBroker, hosts: Hosts
@@ -148,7 +152,10 @@ def kill_one(bootstrap: str, members: Members, topic: str, shared: str, variant:
     eventually(lambda: lag(bootstrap, shared, topic) == 0, "all is committed")
 
 
-@pytest.mark.parametrize("variant", ["aiokafka-range", "confluent-cooperative", "java-range"])
+@pytest.mark.parametrize(
+    "variant",
+    mostly_long(["aiokafka-range", "confluent-cooperative", "java-range"], short=["java-range"]),
+)
 def test_a_frozen_member_comes_back_to_new_messages_and_its_late_commit_acks_nothing(
     bootstrap: str, members: Members, topic: str, shared: str, variant: str
 ) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.groups.stories import committed, everything, fill, have_read, lag
-from compat_tests.members.fixture import VARIANTS, Members
+from compat_tests.members.fixture import EACH_VARIANT, Members
 from compat_tests.members.remote import Member, wait
-from compat_tests.support import SESSION_MS
+from compat_tests.support import SESSION_MS, mostly_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def in_order(member: Member) -> bool:
     return offsets == sorted(offsets)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_a_member_that_stands_by_takes_over_where_the_owner_left(
     bootstrap: str, members: Members, topic: str, exclusive: str, variant: str
 ) -> None:
@@ -59,6 +59,7 @@ def test_a_member_that_stands_by_takes_over_where_the_owner_left(
     assert lag(bootstrap, exclusive, topic) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", ["confluent-range", "aiokafka-range"])
 def test_what_a_killed_owner_had_not_committed_is_read_again(
     bootstrap: str, members: Members, topic: str, exclusive: str, variant: str
@@ -76,7 +77,10 @@ def test_what_a_killed_owner_had_not_committed_is_read_again(
     assert second.values() == sent[50:]
 
 
-@pytest.mark.parametrize("variant", ["aiokafka-range", "java-range", "kafka_python-range"])
+@pytest.mark.parametrize(
+    "variant",
+    mostly_long(["aiokafka-range", "java-range", "kafka_python-range"], short=["aiokafka-range"]),
+)
 def test_a_frozen_owner_loses_its_place_and_its_late_commit_changes_nothing(
     bootstrap: str, members: Members, topic: str, exclusive: str, variant: str
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_group_at_work_is_shown_with_its_lag(
     assert row["CLIENT-ID"] == member.name
 
 
+@pytest.mark.long
 def test_an_empty_group_is_reset_by_time_and_by_offset_and_deleted(
     bootstrap: str, members: Members, topic: str, group: str
 ) -> None:
@@ -78,6 +79,7 @@ def test_an_empty_group_is_reset_by_time_and_by_offset_and_deleted(
     assert group not in tool(bootstrap, "--list").split()
 
 
+@pytest.mark.long
 @pytest.mark.differs("Kafka gives a partition to one member of a group")
 def test_a_group_that_shares_is_shown_and_reset(
     bootstrap: str, members: Members, topic: str, shared_groups: Callable[[], str]
@@ -108,6 +110,7 @@ def test_a_group_that_shares_is_shown_and_reset(
 
 
 @pytest.mark.differs("Kafka gives a partition to one member of a group")
+@pytest.mark.long
 @pytest.mark.parametrize("variant", ["confluent-range", "confluent-consumer"])
 def test_the_lag_of_a_group_that_shares_adds_up(
     bootstrap: str, members: Members, topic: str, shared_groups: Callable[[], str], variant: str

@@ -20,6 +20,7 @@ import pytest
 
 from bench.brokers.jars import SetupError, client_jars, java
 from compat_tests.members.remote import PYTHON, QUICK, Host, Member, named
+from compat_tests.support import mostly_long
 from compat_tests.toolchains import go_host, node_host
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ VARIANTS = [
     "java-consumer",
 ]
 """`consumer` is the group protocol of KIP-848."""
+FEW = ["kafka_python-cooperative", "aiokafka-range", "confluent-range", "java-consumer"]
+"""Each client once, and each way of assigning."""
+EACH_VARIANT = mostly_long(VARIANTS, short=FEW)
 SARAMA = ["sarama-range", "sarama-roundrobin", "sarama-sticky"]
 KAFKA_GO = ["kafka_go-range", "kafka_go-roundrobin", "kafka_go-rack"]
 KAFKA_JS = ["kafkajs-default"]

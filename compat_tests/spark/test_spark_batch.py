@@ -33,6 +33,7 @@ def read(spark: SparkSession, bootstrap: str, filled: str) -> Callable[..., list
     return lambda **options: numbers(batch(spark, bootstrap, subscribe=filled, **options))
 
 
+@pytest.mark.short
 def test_all_is_read_from_earliest_to_latest(read: Callable[..., list[int]]) -> None:
     assert read() == list(range(COUNT))
     assert read(startingOffsets="earliest", endingOffsets="latest") == list(range(COUNT))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from compat_tests.spark.stories import SECONDS, fill, messages, stream, values, write
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.short
 def test_table_is_written_with_keys_and_headers(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
@@ -59,6 +62,7 @@ def test_topic_that_is_not_there_is_made_by_the_first_row(
     assert values(bootstrap, name) == list(range(5))
 
 
+@pytest.mark.short
 def test_stream_is_copied_from_topic_to_topic(
     spark: SparkSession, bootstrap: str, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:

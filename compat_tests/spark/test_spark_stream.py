@@ -28,6 +28,7 @@ def batches(folder: Path, log: str) -> set[int]:
     return {int(each.name) for each in (folder / "checkpoint" / log).glob("[0-9]*")}
 
 
+@pytest.mark.short
 def test_available_now_reads_all_and_ends_and_goes_on_from_the_checkpoint(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:

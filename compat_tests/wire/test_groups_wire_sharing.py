@@ -114,6 +114,7 @@ def test_admins_are_answered_when_the_members_have_their_positions(
     assert committed(bootstrap, member.group, topic) == 10
 
 
+@pytest.mark.long
 def test_a_member_that_never_asks_for_its_position_is_told_to_come_again(
     sharer: Callable[[], RawMember],
 ) -> None:

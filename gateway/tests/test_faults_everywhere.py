@@ -3,8 +3,8 @@
 The story of fault_story.py is told once without a fault, to count the calls of each site. Then it is told
 again for each chosen fault. What it checks, each time: nothing acked is lost, doubled, early or moved; no
 acked commit goes back; nothing counts as lost or damaged, since nothing is; and the broker goes on by
-itself. By default each site fails once; with `--long`, which takes about half an hour, at several of its
-calls, with each error, and several times in a row.
+itself. By default each site fails once; with `--exhaustive`, which takes about half an hour, at several of
+its calls, with each error, and several times in a row.
 
 Where the design asks for less:
 - A failed fdatasync or fsync_dir of a log fences it until a restart: the kernel may have dropped what was
@@ -28,6 +28,7 @@ from zlib import crc32
 
 import pytest
 
+from kumquat.core.logs.disk import unreadable
 from kumquat.core.logs.disk.files import Files
 from kumquat.gateway.tests.fault_story import tell
 from kumquat.gateway.tests.faulty_files import ERRORS, SHORT, STOPS_SHORT, Strike, Trace
@@ -58,6 +59,7 @@ MORE = {
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     use_one_thread(monkeypatch)
     use_small_merges(monkeypatch)
+    monkeypatch.setattr(unreadable, "_PAUSES_SECONDS", (0.0, 0.0))
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -118,7 +120,7 @@ def why_not(folder: Path, strike: Strike) -> str | None:
 def test_a_call_that_fails_once_costs_nothing_that_was_acked(
     operation: str, calls: Counter[str], tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    every = bool(pytestconfig.getoption("--long"))
+    every = bool(pytestconfig.getoption("--exhaustive"))
     sites = sorted(site for site in calls if site.split()[0] == operation)
     assert sites, f"nothing in the story calls {operation}"
     strikes = [strike for site in sites for strike in chosen(site, calls[site], every=every)]

@@ -43,7 +43,7 @@ COMMITTED: list[Step] = ["second", "hold", "turn", "commit", "second"]
 @example(steps=[*["send"] * 4, *COMMITTED, "release", "second", ("cut", 0, "nothing"), "turn"])
 @example(steps=[*["send"] * 4, *COMMITTED, ("cut", 0, "nothing"), "turn"])
 @example(steps=[*FILED, *["minutes"] * 5, *HOUR_PASSES, ("cut", 0, "nothing")])
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 4)
 def test_what_is_acked_while_syncs_are_held_outlives_a_power_cut(steps: list[Step]) -> None:
     tell(steps)
 
@@ -51,8 +51,8 @@ def test_what_is_acked_while_syncs_are_held_outlives_a_power_cut(steps: list[Ste
 @given(steps=STEPS)
 @settings(max_examples=2_000)
 def test_the_same_at_length(steps: list[Step], pytestconfig: pytest.Config) -> None:
-    if not pytestconfig.getoption("--long"):
-        pytest.skip("takes minutes: --long")
+    if not pytestconfig.getoption("--exhaustive"):
+        pytest.skip("takes half an hour: --exhaustive")
     tell(steps)
 
 

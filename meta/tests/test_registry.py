@@ -450,4 +450,6 @@ class RegistryMachine(RuleBasedStateMachine):
 
 
 TestRegistryMachine = RegistryMachine.TestCase
-TestRegistryMachine.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestRegistryMachine.settings = settings(
+    max_examples=settings().max_examples // 4, stateful_step_count=15, deadline=None
+)

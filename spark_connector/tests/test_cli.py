@@ -171,6 +171,7 @@ def test_a_reader_that_has_seen_enough_hides_the_difference(
         assert main(["reconcile", "more", "less"]) == 1
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_a_stack_of_errors(bootstrap: str, tmp_path: Path) -> None:
     send(bootstrap, "in", b"a")
     arguments = ["dedupe", "in", "out", "--follow", "--state", str(tmp_path / "state")]
@@ -184,7 +185,7 @@ def test_ctrl_c_leaves_a_stack_of_errors(bootstrap: str, tmp_path: Path) -> None
             assert time.monotonic() < deadline, (tmp_path / "err").read_text()
             time.sleep(0.02)
         os.killpg(child.pid, signal.SIGINT)  # a terminal sends it to Spark's JVM too
-        assert child.wait(SECONDS) == 130
+        assert child.wait(SECONDS) == 130, (tmp_path / "err").read_text()
     finally:
         child.kill()
         child.wait()

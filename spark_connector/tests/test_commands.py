@@ -72,6 +72,7 @@ def create(kumquat: TestBroker, *names: str) -> None:
         admin.create_topics([NewTopic(name, 1, 1) for name in names])
 
 
+@pytest.mark.short
 def test_a_pipeline_that_only_works_as_a_function(
     run: Command, kumquat: TestBroker, tmp_path: Path
 ) -> None:
@@ -162,7 +163,7 @@ def test_sigterm_leaves_a_stack_of_errors_or_tasks_that_send(
         ended.set()
         sender.join(SECONDS)
         signal.signal(signal.SIGTERM, before)
-    assert (code, out) == (143, "")
+    assert (code, out) == (143, ""), complaints
     assert complaints == ["kumquat-spark: stopped; run it again to go on"]
     assert 0 < sent()["again"] < 200
     assert sent() == sent()

@@ -51,6 +51,7 @@ def test_silence_is_told() -> None:
     assert explain("") == "Spark failed and said nothing"
 
 
+@pytest.mark.short
 def test_error_of_a_real_job_is_one_line(spark: SparkSession) -> None:
     with pytest.raises(ConnectorError) as caught, clear_errors():
         spark.sql("select assert_true(id < 5, 'five is too many') from range(10)").collect()
@@ -58,6 +59,7 @@ def test_error_of_a_real_job_is_one_line(spark: SparkSession) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.short
 def test_error_of_the_plan_is_one_line(spark: SparkSession) -> None:
     with pytest.raises(ConnectorError, match="UNRESOLVED_COLUMN") as caught, clear_errors():
         spark.range(3).select("nowhere")

@@ -7,10 +7,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kumquat.spark.cli import PIPELINES, parser
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import SparkSession
 
     from kumquat.testing import TestBroker
@@ -20,6 +21,7 @@ SPARK = README[README.index("\n## Spark\n") :]
 SHOWN = "127.0.0.1:9092"
 
 
+@pytest.mark.short
 def test_lines_to_paste_that_do_not_work(
     spark: SparkSession,
     kumquat: TestBroker,

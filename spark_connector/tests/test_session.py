@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pyspark
+import pytest
 
 from kumquat.spark.session import connector_package, spark_session
 
@@ -41,15 +42,18 @@ def start_elsewhere(code: str, **environment: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.short
 def test_connector_has_the_version_of_the_installed_pyspark(spark: SparkSession) -> None:
     assert connector_package().endswith(f":{pyspark.__version__}")
     assert connector_package() in spark.sparkContext.getConf().get("spark.jars.packages", "")
 
 
+@pytest.mark.short
 def test_second_session_is_the_first_one(spark: SparkSession) -> None:
     assert spark_session("another").sparkContext is spark.sparkContext
 
 
+@pytest.mark.long
 def test_connector_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
     """Ivy with an empty cache and a settings file that knows an empty folder only."""
     settings = tmp_path / "settings.xml"

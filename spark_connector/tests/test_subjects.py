@@ -74,6 +74,7 @@ def test_places_are_offsets_times_and_ends(spark: SparkSession, kumquat: TestBro
     assert read(starting=datetime(2035, 1, 1, tzinfo=UTC)) == []
 
 
+@pytest.mark.short
 def test_json_key_and_headers_become_columns(spark: SparkSession, kumquat: TestBroker) -> None:
     headers = [("message-id", b"old"), ("message-id", b"m1"), ("other", b"x")]
     produce(kumquat, "orders", [b'{"id": 7, "customer": "ann"}'], key=b"k", headers=headers)
@@ -113,6 +114,7 @@ def test_options_that_are_given_lose_to_ours(spark: SparkSession, kumquat: TestB
     assert sorted(row.offset for row in rows.collect()) == list(range(4, 10))
 
 
+@pytest.mark.short
 def test_rows_are_written_with_key_and_those_headers_that_are_not_null(
     spark: SparkSession, kumquat: TestBroker
 ) -> None:
@@ -132,6 +134,7 @@ def test_rows_are_written_with_key_and_those_headers_that_are_not_null(
     assert found[1].headers == [("number", b"1"), ("some", b"5"), ("same", b"s")]
 
 
+@pytest.mark.short
 def test_stream_is_copied_once_over_two_runs(
     spark: SparkSession, kumquat: TestBroker, tmp_path: Path
 ) -> None:

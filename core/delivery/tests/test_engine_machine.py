@@ -371,7 +371,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 FEW = settings(max_examples=80, stateful_step_count=50, deadline=None, derandomize=True)
-EngineMachine.TestCase.settings = settings(FEW, max_examples=100)
+EngineMachine.TestCase.settings = settings(FEW, max_examples=settings().max_examples)
 TestEngine = EngineMachine.TestCase
 
 

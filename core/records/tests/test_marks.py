@@ -43,7 +43,7 @@ def foreign(data: bytes) -> bool:
     )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=15 * settings().max_examples, deadline=None)
 @given(data_parts, st.lists(st.integers(0, 80), max_size=12))
 def test_a_mark_is_found_wherever_the_borders_of_the_pieces_lie(
     parts: list[bytes], borders: list[int]
@@ -54,7 +54,7 @@ def test_a_mark_is_found_wherever_the_borders_of_the_pieces_lie(
     assert look_through(cut) == Survey(len(data), foreign(data))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=10 * settings().max_examples, deadline=None)
 @given(data_parts)
 def test_a_mark_is_found_in_a_batch_whose_last_record_has_headers(parts: list[bytes]) -> None:
     data = b"".join([*parts, b"x"])
@@ -62,7 +62,7 @@ def test_a_mark_is_found_in_a_batch_whose_last_record_has_headers(parts: list[by
     assert may_ask(memoryview(data)) == foreign(data)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=5 * settings().max_examples, deadline=None)
 @given(data_parts)
 def test_a_mark_in_small_letters_is_found_in_every_batch(parts: list[bytes]) -> None:
     data = b"".join([*parts, b"\0"])

@@ -54,6 +54,7 @@ def in_broker(broker: TestBroker, subject: str) -> list[Any]:
     ]
 
 
+@pytest.mark.short
 def test_second_run_takes_a_message_twice_or_leaves_one_out(
     spark: SparkSession, kumquat: TestBroker, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def subjects(kumquat: TestBroker) -> TestBroker:
     return kumquat
 
 
+@pytest.mark.short
 def test_copy_loses_key_value_header_order_or_time(
     spark: SparkSession, subjects: TestBroker, tmp_path: Path
 ) -> None:

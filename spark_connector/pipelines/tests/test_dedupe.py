@@ -160,6 +160,7 @@ def test_killed_in_the_middle_it_sends_twice_or_loses(
     assert let_through(bootstrap) == [*range(0, 3000, 2)]
 
 
+@pytest.mark.short
 def test_messages_of_one_key_are_taken_for_doubles(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_replay_killed_while_sending_sends_twice(
     assert values == [*range(MESSAGES)]
 
 
+@pytest.mark.long
 def test_task_that_spark_repeats_sends_twice(kumquat: TestBroker, tmp_path: Path) -> None:
     """The first attempt sends some copies and then fails on one that the target refuses."""
     produce(kumquat.bootstrap, "from", [b"%d" % n for n in range(50)] + [b"x" * 20_000])

@@ -54,6 +54,7 @@ def faults(found: Reconciliation) -> dict[str, int]:
     return {what: number for what, number in found.counts.items() if number}
 
 
+@pytest.mark.short
 def test_every_fault_is_found_once(
     spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer
 ) -> None:

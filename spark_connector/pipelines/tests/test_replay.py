@@ -52,6 +52,7 @@ def test_dry_run_sends_or_counts_what_does_not_match(spark: SparkSession, orders
     assert values(orders) == []
 
 
+@pytest.mark.short
 def test_run_given_again_sends_again(spark: SparkSession, orders: str, tmp_path: Path) -> None:
     archive(spark, orders, "orders", tmp_path / "archive")
     keys = tuple(f"k{n}" for n in range(10))

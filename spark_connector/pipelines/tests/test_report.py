@@ -44,6 +44,7 @@ def due(ms: int) -> list[tuple[str, bytes]]:
     return [("qmq-due-ms", str(ms).encode())]
 
 
+@pytest.mark.short
 def test_figures_that_do_not_add_up(
     spark: SparkSession, kumquat: TestBroker, producer: KafkaProducer
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
@@ -252,13 +252,13 @@ good_records = st.builds(Sent, blobs, blobs, header_lists)
 any_records = st.builds(Sent, blobs, blobs, st.lists(st.one_of(odd, others), max_size=4))
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3 * settings().max_examples)
 @given(st.lists(good_records, min_size=1, max_size=8), st.integers(0, 4))
 def test_what_is_asked_for_is_what_the_parts_hold(sent: list[Sent], codec: int) -> None:
     check_against_records(batch_of(*sent, codec=codec))
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3 * settings().max_examples)
 @given(st.lists(st.one_of(good_records, any_records), min_size=1, max_size=4), st.integers(0, 4))
 def test_what_cannot_be_done_is_refused_and_nothing_else(sent: list[Sent], codec: int) -> None:
     check_against_records(batch_of(*sent, codec=codec))

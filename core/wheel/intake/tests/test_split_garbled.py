@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.errors import InvalidRecord, KumquatError
@@ -60,7 +60,7 @@ def test_every_truncation_is_refused() -> None:
             split(batch, read_head(batch), batch[HEAD_SIZE:size], NOW, YEAR, LIMIT)
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3 * settings().max_examples)
 @given(st.data())
 def test_garbage_gives_a_split_or_an_error(data: st.DataObject) -> None:
     batch = mixed()

@@ -144,7 +144,7 @@ class WheelMachine(RuleBasedStateMachine):
 
 def test_nothing_is_lost_repeated_or_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheel_module, "RUN", 4)
-    run_state_machine_as_test(WheelMachine, settings=settings(max_examples=80, deadline=None))
+    run_state_machine_as_test(WheelMachine, settings=settings(deadline=None))
 
 
 def test_an_instant_with_many_messages_is_given_in_order_of_scheduling_and_in_bounded_parts() -> (
