@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from kumquat.core.errors import StartError, StorageError
-from kumquat.core.logs.disk import unreadable
 from kumquat.core.logs.messages.format import (
     CANCEL,
     DELIVERED,
@@ -68,8 +67,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(unreadable, "_PAUSES_SECONDS", (0.0, 0.0))
+def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
