@@ -1,12 +1,12 @@
 # Everything sets up what it needs: a machine with Python 3.11+ and Java 17 is enough.
 #
-#   make run     the broker on 127.0.0.1:9092, its admin endpoint on 9093, its data in ./data
-#   make test    the short set of tests: ten minutes on two cores
-#   make test-all    all tests: what CI runs, half an hour
-#   make demo    produce, delay, share, archive, report: all of it once, with a page to look at
-#   make check   lint, format, types, import directions
-#   make bench   Kumquat beside Apache Kafka, into bench/RESULTS.md
-#   make lock    resolve the dependencies again
+#   make run       the broker on 127.0.0.1:9092, its admin endpoint on 9093, its data in ./data
+#   make test      the short set of tests: ten minutes on two cores
+#   make test-all  all tests: what CI runs, half an hour
+#   make demo      produce, delay, share, archive, report: all of it once, with a page to look at
+#   make check     lint, format, types, import directions
+#   make bench     Kumquat beside Apache Kafka, into bench/RESULTS.md
+#   make lock      resolve the dependencies again
 
 PYTHON ?= python3
 VENV := .venv
