@@ -239,12 +239,8 @@ def test_a_broker_starts_in_a_folder_with_modules_of_any_name(
     installed: Installed, tmp_path: Path
 ) -> None:
     write_files(tmp_path, {k: v for k, v in PROJECT_FILES.items() if "/" in k})
-    command = [
-        installed.folder / "bin" / "kumquat",
-        "serve",
-        "--listeners",
-        "PLAINTEXT://127.0.0.1:0",
-    ]
+    kumquat = str(installed.folder / "bin" / "kumquat")
+    command = [kumquat, "serve", "--listeners", "PLAINTEXT://127.0.0.1:0"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=clean_environment("."), stderr=subprocess.PIPE, text=True
     ) as process:
