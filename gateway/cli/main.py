@@ -43,8 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parsed, extra = _parser().parse_known_args(arguments)
         if parsed.version:
-            print(f"kumquat {version()}")
-            return 0
+            return _version()
         if parsed.command == "serve":
             return _serve(parsed, extra)
         if extra:
@@ -61,15 +60,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except _UsageError as error:
         return _refuse(str(error))
-
-
-def version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("kumquat-gateway")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _parser() -> _Parser:
@@ -134,6 +124,13 @@ class _Given(argparse.Action):
                 raise _UsageError(f"{flag} {name}: expected NAME=VALUE")
         given = [*(getattr(namespace, self.dest) or ()), Setting(name.strip(), text, flag)]
         setattr(namespace, self.dest, given)
+
+
+def _version() -> int:
+    from kumquat.version import version
+
+    print(f"kumquat {version()}")
+    return 0
 
 
 def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:

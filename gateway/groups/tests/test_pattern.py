@@ -136,7 +136,7 @@ print((used() - before) // len(patterns))
 
 
 def test_what_a_pattern_keeps_in_memory_is_bounded() -> None:
-    """Each name leads it to new states. With RE2's default bound each pattern here keeps three megabytes."""
+    """Each name leads it to new states. With RE2's default each of these patterns keeps three megabytes."""
     seen = subprocess.run(
         [sys.executable, "-c", MEASURE_MEMORY], capture_output=True, text=True, check=True
     )
