@@ -130,6 +130,10 @@ class Session:
     def host(self) -> str:
         return self.peer.rpartition(":")[0].strip("[]")
 
+    def describe(self, what: str) -> str:
+        """A log line about this client."""
+        return f"{self.peer} (client id {self.client_id!r}): {what}"
+
 
 Staged = tuple[Any, int]
 """The answer to a request whose batches are staged in the log but not written yet: the response (None:
