@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> _Parser:
     from kumquat.gateway.cli.delay import add_commands
     from kumquat.gateway.cli.groups import add_commands as add_group_commands
-    from kumquat.gateway.config.option import show
+    from kumquat.gateway.config.declare import show
     from kumquat.gateway.config.options import OPTIONS
 
     parser = _Parser(prog="kumquat", description="A message broker for Kafka clients.")
@@ -135,7 +135,7 @@ def _version() -> int:
 
 def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
     from kumquat.core.errors import StartError
-    from kumquat.gateway.config.option import ConfigError
+    from kumquat.gateway.config.declare import ConfigError
     from kumquat.gateway.config.sources import explain_unknown, load
     from kumquat.gateway.process.log import set_up_logging
     from kumquat.meta.errors import StoreError

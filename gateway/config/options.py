@@ -5,7 +5,7 @@ or, in tests, by its constructor. Options that only make sense together are chec
 made; a value by itself is checked where its text is read, so that the error can say where it
 stood. Nothing changes afterwards: every option is read-only for clients.
 
-Where an option is absent that Kafka has, config/foreign.py says why.
+Where an option is absent that Kafka has, config/kafka_only.py says why.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from kumquat.gateway.config.option import (
+from kumquat.gateway.config.declare import (
     ADMIN_LISTENER,
     DIRECTORY,
     LISTENERS,

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from kumquat.gateway.config.foreign import why_foreign
-from kumquat.gateway.config.option import (
+from kumquat.gateway.config.declare import (
     ENVIRONMENT_PREFIX,
     ConfigError,
     Option,
     variable_of,
 )
+from kumquat.gateway.config.kafka_only import why_foreign
 from kumquat.gateway.config.options import OPTIONS, BrokerConfig
 
 _NAMES: dict[str, Option] = {

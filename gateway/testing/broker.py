@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 import kumquat
-from kumquat.gateway.config.option import ENVIRONMENT_PREFIX, show
+from kumquat.gateway.config.declare import ENVIRONMENT_PREFIX, show
 
 START_SECONDS = 120.0
 STOP_SECONDS = 120.0

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kumquat.gateway.config.foreign import why_foreign
-from kumquat.gateway.config.option import AdminListener, ConfigError, show
+from kumquat.gateway.config.declare import AdminListener, ConfigError, show
+from kumquat.gateway.config.kafka_only import why_foreign
 from kumquat.gateway.config.options import OPTIONS, BrokerConfig, Listener
 from kumquat.gateway.config.sources import Setting, explain_unknown, load, read_file
 from kumquat.meta.definitions import DEFINITIONS, effective, validate
