@@ -135,7 +135,7 @@ def _version() -> int:
 
 def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
     from kumquat.core.errors import StartError
-    from kumquat.gateway.config.declare import ConfigError
+    from kumquat.gateway.config.errors import BadOptions
     from kumquat.gateway.config.sources import explain_unknown, load
     from kumquat.gateway.process.log import set_up_logging
     from kumquat.meta.errors import StoreError
@@ -153,7 +153,7 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
         from kumquat.gateway.process.server import run_broker
 
         return run_broker(config, show_hints if parsed.hints else None)
-    except ConfigError as error:
+    except BadOptions as error:
         return _refuse(*error.complaints)
     except (StartError, StoreError, OSError) as error:
         return _refuse(str(error))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.config.declare import Listener
+    from kumquat.gateway.config.kinds import Listener
 
 BACKLOG = 1024
 PAUSE_SECONDS = 0.5
