@@ -17,7 +17,7 @@ UV_VERSION := 0.13.7
 .PHONY: run test test-all demo check format bench compat-kafka lock clean
 .DEFAULT_GOAL := test
 
-# The broker needs ten packages; the tests need clients and Spark too. One environment, two stamps.
+# The broker needs a dozen packages; the tests need clients and Spark too. One environment, two stamps.
 $(UV):
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)

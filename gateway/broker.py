@@ -1,10 +1,12 @@
 """The broker: what all handlers share, and the order in which its parts start and stop.
 
-Start: the message log and the delay service upon it are opened and recovered, then the action log, then
-SQL; they are reconciled and the subjects' configs applied (`open`, blocking); then the parts' own tasks run
-(`run_parts`), and only then can clients connect (`serve`). Stop: no more connections, what was read is
-answered, the delay service files what it has, the logs are synced and closed. Waits that are only there to
-save a client from asking again (`long_poll`) are cut short.
+Start: `open` (blocking) opens and recovers the message log with the delay service on it, then the action
+log, then SQL. It reconciles them and applies the subjects' configs. `run` then starts the tasks of the
+parts. Only after that may clients connect: process/server.py starts the listeners.
+
+Stop, in the opposite order: no more connections, and what was read is answered (process/server.py); the
+delay service writes what it has to its files; the logs are synced and closed. A wait that only saves a
+client from asking again (`long_poll`) is cut short by `stop`.
 """
 
 from __future__ import annotations
@@ -22,15 +24,14 @@ from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.gateway.groups.service import Coordination, limits
 from kumquat.gateway.net.limits import Room
-from kumquat.gateway.process.loop_watch import Lag
+from kumquat.gateway.net.loop_lag import Lag
 from kumquat.gateway.sharing.service import Sharing
 from kumquat.gateway.topics.subjects import SubjectKeeper
 from kumquat.meta.registry import Registry
 from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from kumquat.core.logs.actions.service import ActionStatistics
     from kumquat.core.logs.disk.files import Files
@@ -38,20 +39,12 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.wheel.service import DelayService, DelayStatistics
     from kumquat.gateway.config.options import BrokerConfig
-    from kumquat.gateway.process.loop_watch import LagStatistics
+    from kumquat.gateway.net.loop_lag import LagStatistics
     from kumquat.gateway.sharing.service import SharingStatistics
 
 META_FILE = "meta.db"
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where clients are told to connect."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +101,13 @@ class Broker:
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
         self.refusals = Complaints(logger)
-        """Tells of batches that were refused."""
+        """Reports batches that were refused."""
         self._polls: set[trio.CancelScope] = set()
         self._stop = trio.Event()
 
     @classmethod
     def open(cls, config: BrokerConfig, files: Files | None = None) -> Broker:
-        """Open and recover all that is stored. Blocking."""
+        """Open and recover what is stored. Blocking."""
         delay_options = DelayOptions(
             max_ms=config.delay_max_ms, cancel_remember_ms=config.delay_cancel_remember_ms
         )
@@ -125,36 +118,8 @@ class Broker:
             logger.warning("%s", line)
         return cls(config, log, delay, actions, registry)
 
-    async def serve(
-        self,
-        sockets: Sequence[socket.socket],
-        admin_socket: socket.socket | None = None,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Serve clients on these bound sockets until `stop`; started when they can connect."""
-        from kumquat.gateway.admin.server import AdminServer
-        from kumquat.gateway.net.acceptor import Acceptor
-
-        acceptor, admin = Acceptor(self), AdminServer(self)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.run_parts)
-            async with trio.open_nursery() as serving:
-                await serving.start(acceptor.run, sockets)
-                if admin_socket is not None:
-                    await serving.start(admin.run, admin_socket)
-                task_status.started()
-                await self._stop.wait()
-                acceptor.stop()
-                admin.stop()
-                self.end_polls()
-            nursery.cancel_scope.cancel()  # the logs sync what is left and close
-        self.registry.close()
-
-    async def run_parts(
-        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """The tasks of what is below the connections, until cancelled."""
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the tasks of the parts until cancelled; started when handlers can use them."""
         log_scope = trio.CancelScope(shield=True)
 
         async def run_log(task_status: trio.TaskStatus[None]) -> None:
@@ -170,15 +135,22 @@ class Broker:
                     await inner.start(self.delay.run)
                     task_status.started()
             finally:
-                log_scope.cancel()  # last, since its lock guards the folder of all
+                log_scope.cancel()  # last: its lock guards the folder of all parts
 
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """Begin a graceful stop."""
+        """Begin a graceful stop: `wait_stopping` returns."""
         self._stop.set()
+
+    async def wait_stopping(self) -> None:
+        await self._stop.wait()
+
+    def close(self) -> None:
+        """Close what is not closed by the end of `run`."""
+        self.registry.close()
 
     async def _count_pending(self, subject: Subject) -> int:
         return await self.delay.count(subject, 0, LONG_MAX)
@@ -193,7 +165,7 @@ class Broker:
         )
 
     def end_polls(self) -> None:
-        """Have those who wait for data answered with what there is."""
+        """Answer those who wait for data with what there is."""
         for scope in self._polls:
             scope.cancel()
 

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 import h11
 import trio
 
-from kumquat.gateway.config.option import is_loopback
+from kumquat.gateway.config.kinds import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -17,12 +17,12 @@ import trio
 from kumquat.core.complaints import Complaints
 from kumquat.gateway.admin.http import HttpConnection
 from kumquat.gateway.admin.routes import Routes
-from kumquat.gateway.config.option import is_loopback
+from kumquat.gateway.config.kinds import is_loopback
 from kumquat.gateway.net.acceptor import BindError
 
 if TYPE_CHECKING:
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.config.option import AdminListener
+    from kumquat.gateway.config.kinds import AdminListener
 
 MAX_CONNECTIONS = 64
 BACKLOG = 64

@@ -43,8 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parsed, extra = _parser().parse_known_args(arguments)
         if parsed.version:
-            print(f"kumquat {version()}")
-            return 0
+            return _version()
         if parsed.command == "serve":
             return _serve(parsed, extra)
         if extra:
@@ -63,19 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
 
 
-def version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("kumquat-gateway")
-    except PackageNotFoundError:
-        return "(not installed)"
-
-
 def _parser() -> _Parser:
     from kumquat.gateway.cli.delay import add_commands
     from kumquat.gateway.cli.groups import add_commands as add_group_commands
-    from kumquat.gateway.config.option import show
+    from kumquat.gateway.config.declare import show
     from kumquat.gateway.config.options import OPTIONS
 
     parser = _Parser(prog="kumquat", description="A message broker for Kafka clients.")
@@ -136,9 +126,16 @@ class _Given(argparse.Action):
         setattr(namespace, self.dest, given)
 
 
+def _version() -> int:
+    from kumquat.version import version
+
+    print(f"kumquat {version()}")
+    return 0
+
+
 def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
     from kumquat.core.errors import StartError
-    from kumquat.gateway.config.option import ConfigError
+    from kumquat.gateway.config.errors import BadOptions
     from kumquat.gateway.config.sources import explain_unknown, load
     from kumquat.gateway.process.log import set_up_logging
     from kumquat.meta.errors import StoreError
@@ -156,7 +153,7 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
         from kumquat.gateway.process.server import run_broker
 
         return run_broker(config, show_hints if parsed.hints else None)
-    except ConfigError as error:
+    except BadOptions as error:
         return _refuse(*error.complaints)
     except (StartError, StoreError, OSError) as error:
         return _refuse(str(error))

@@ -1,11 +1,11 @@
 """The broker's options, each documented where it is declared, under Kafka's name for it.
 
-A BrokerConfig is made once, at start, by `config_sources.load` (file, environment, command line)
-or, in tests, by its constructor. Options that only make sense together are checked when it is
-made; a value by itself is checked where its text is read, so that the error can say where it
-stood. Nothing changes afterwards: every option is read-only for clients.
+A BrokerConfig is made once, at start: by `load` in sources.py (from file, environment, command line) or,
+in tests, by its constructor. Whether options fit together is checked when it is made. A single value is
+checked where its text is read, so that the error can say where it was set. Nothing changes afterwards:
+every option is read-only for clients.
 
-Where an option is absent that Kafka has, config/foreign.py says why.
+Where Kafka has an option that is not here, kafka_only.py says why.
 """
 
 import dataclasses
@@ -16,22 +16,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from kumquat.gateway.config.option import (
+from kumquat.gateway.config.declare import Option, option, show
+from kumquat.gateway.config.errors import Conflict, ConflictingOptions
+from kumquat.gateway.config.kinds import (
     ADMIN_LISTENER,
     DIRECTORY,
     LISTENERS,
     ONE_PARTITION,
     AdminListener,
-    ConfigError,
     Listener,
-    Option,
-    option,
-    show,
 )
 from kumquat.meta.definitions import SubjectDefaults
 from kumquat.meta.values import BOOLEAN, INT_MAX, ConfigType, integer, one_of, whole
 
-__all__ = ["OPTIONS", "BrokerConfig", "ConfigError", "Listener", "OptionRow"]
+__all__ = ["OPTIONS", "BrokerConfig", "Listener", "OptionRow"]
 
 MIB = 1024 * 1024
 YEAR_MS = 365 * 86_400_000
@@ -73,8 +71,8 @@ class BrokerConfig:
         "advertised.listeners",
         None,
         LISTENERS,
-        "Addresses that clients are told to connect to, one for each of listeners and in their "
-        "order, where they are not the same.",
+        "Addresses that clients are told to connect to, where they are not the same: one for each of "
+        "listeners, in the same order.",
     )
     admin_listener: AdminListener | None = option(  # noqa: RUF009 (it cannot change)
         "admin.listener",
@@ -84,7 +82,7 @@ class BrokerConfig:
         "loopback. Port 0 is any free port. Not set: there is none.",
     )
     log_dirs: Path = option(  # noqa: RUF009 (a Path cannot change)
-        "log.dirs", _DATA, DIRECTORY, "The data folder; made when it is not there."
+        "log.dirs", _DATA, DIRECTORY, "The data folder; it is made if it does not exist."
     )
     logging_level: str = option(
         "logging.level",
@@ -139,8 +137,8 @@ class BrokerConfig:
         192 * MIB,
         whole(64 * MIB, unlimited=True),
         "Memory for requests that are being received or handled and for answers that wait to be "
-        "taken, over all connections; -1 for no limit. Who finds no room is not read until there "
-        "is some.",
+        "taken, over all connections; -1 for no limit. A connection that finds no room is not read "
+        "until there is some.",
     )
     shutdown_grace_ms: int = option(
         "shutdown.grace.ms",
@@ -169,8 +167,8 @@ class BrokerConfig:
         "fetch.max.bytes",
         55 * MIB,
         integer(1024),
-        "The most that one Fetch is answered with, whatever it asks; a first batch that is "
-        "larger is still given.",
+        "The most that one Fetch is answered with, whatever it asks for. A first batch that is "
+        "larger is still sent.",
     )
     log_message_timestamp_type: str = option(
         "log.message.timestamp.type",
@@ -345,20 +343,19 @@ class BrokerConfig:
     )
 
     def __post_init__(self) -> None:
-        if misfits := list(self._misfits()):
-            names = [name for misfit in misfits for name in misfit.names]
-            raise ConfigError(*map(str, misfits), names=tuple(dict.fromkeys(names)))
+        if conflicts := list(self._conflicts()):
+            raise ConflictingOptions(*conflicts)
 
-    def _misfits(self) -> Iterator[ConfigError]:
+    def _conflicts(self) -> Iterator[Conflict]:
         if self.socket_request_max_bytes < self.message_max_bytes:
-            yield _misfit(
+            yield _conflict(
                 self,
                 "a batch of the largest size would never arrive",
                 "message.max.bytes",
                 "socket.request.max.bytes",
             )
         if 0 <= self.log_total_bytes < 2 * self.log_segment_bytes:
-            yield _misfit(
+            yield _conflict(
                 self,
                 "log.total.bytes must be at least twice log.segment.bytes, since only whole "
                 "segments are deleted and never the one being written",
@@ -368,17 +365,17 @@ class BrokerConfig:
         names = ("listeners", "advertised.listeners")
         if self.advertised_listeners is None:
             if any(listener.host in ("0.0.0.0", "::") for listener in self.listeners):
-                yield _misfit(self, "say at which address clients find this broker", *names)
+                yield _conflict(self, "say at which address clients find this broker", *names)
         elif len(self.advertised_listeners) != len(self.listeners):
-            yield _misfit(self, "there must be as many of one as of the other", *names)
+            yield _conflict(self, "there must be as many of one as of the other", *names)
         elif any(
             listener.is_wildcard or not listener.port for listener in self.advertised_listeners
         ):
-            yield _misfit(self, "a client needs a host and a port to connect to", *names)
+            yield _conflict(self, "a client needs a host and a port to connect to", *names)
 
     @property
     def retention_ms(self) -> int:
-        """What the three options on retention come to; -1 for ever."""
+        """How long messages are kept, by the three options on that; -1 for ever."""
         if self.log_retention_ms is not None:
             return self.log_retention_ms
         if self.log_retention_minutes is not None:
@@ -392,7 +389,7 @@ class BrokerConfig:
         return Listener(self.listeners[index].host or socket.gethostname(), bound_port)
 
     def subject_defaults(self) -> SubjectDefaults:
-        """The options that stand in for what subjects do not set."""
+        """The options that count for subjects which do not set their own."""
         options = {
             "message.max.bytes": self.message_max_bytes,
             "log.retention.ms": self.retention_ms,
@@ -422,11 +419,11 @@ class BrokerConfig:
         return cls(**{OPTIONS[name].field: value for name, value in values.items()})  # type: ignore[arg-type]
 
 
-def _misfit(config: BrokerConfig, reason: str, *names: str) -> ConfigError:
+def _conflict(config: BrokerConfig, reason: str, *names: str) -> Conflict:
     given = " and ".join(
         f"{name}={show(getattr(config, OPTIONS[name].field)) or '(not set)'}" for name in names
     )
-    return ConfigError(f"{given} do not fit together: {reason}", names=names)
+    return Conflict(names, f"{given} do not fit together: {reason}")
 
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(

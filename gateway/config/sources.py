@@ -3,19 +3,16 @@
     given = [Setting("log.dirs", "/srv/kumquat", "--log-dirs")]
     load(Path("server.properties"), os.environ, given)
 
-Later sources win; within a source the last mention does (as in Java's properties, to which
-scripts append). An unknown name or a bad value anywhere is an error, even when a later source
-would hide it: it is a mistake that somebody made. The ConfigError has a line for each, which names the
-place (file and line, variable or flag), the option, the value, what is allowed, and the nearest known name.
-Whether the options fit together is looked at when each of them is right.
+A later source overrides an earlier one; within a source the last mention counts (as in Java's properties
+files, to which scripts append). An unknown name or a bad value is an error anywhere, even where a later
+source would override it: it is a mistake that somebody made. BadOptions has a line for each. The line names
+the place (file and line, variable or flag), the option, the value, what is allowed, and the nearest known
+name. Whether the options fit together is checked once each of them is right.
 
-The file has Java's properties syntax: `name=value`, `name: value` or `name value`; comments after
-# or !; a backslash at the end of a line continues it; \\t, \\n, \\uXXXX and so on are escapes. It
-is read as UTF-8.
+The file is read as UTF-8; its syntax is in properties.py.
 
-Variables are named KUMQUAT_ and the option in capitals, with _ for each dot. Kubernetes gives
-every pod KUMQUAT_SERVICE_… and KUMQUAT_PORT… variables when there is a service called kumquat:
-those are no options.
+A variable is named KUMQUAT_ and the option in capitals, with _ for each dot. When Kubernetes has a service
+called kumquat, it gives every pod variables KUMQUAT_SERVICE_… and KUMQUAT_PORT…: those are no options.
 """
 
 import re
@@ -24,14 +21,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from kumquat.gateway.config.foreign import why_foreign
-from kumquat.gateway.config.option import (
-    ENVIRONMENT_PREFIX,
-    ConfigError,
-    Option,
-    variable_of,
-)
+from kumquat.gateway.config.declare import ENVIRONMENT_PREFIX, Option, variable_of
+from kumquat.gateway.config.errors import BadOptions, Conflict, ConflictingOptions
+from kumquat.gateway.config.kafka_only import why_kafka_only
 from kumquat.gateway.config.options import OPTIONS, BrokerConfig
+from kumquat.gateway.config.properties import logical_lines, split, unescape
 
 _NAMES: dict[str, Option] = {
     name: option for option in OPTIONS.values() for name in (option.name, *option.aliases)
@@ -48,7 +42,11 @@ class Setting:
     text: str
     origin: str
     problem: str = ""
-    """Why it cannot even be read."""
+    """Why name or text cannot be read."""
+
+
+class _BadSetting(Exception):
+    """One setting that cannot be used; the text is the complaint."""
 
 
 def load(
@@ -56,7 +54,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     given: Iterable[Setting] = (),
 ) -> BrokerConfig:
-    """The broker's options from all sources; raises ConfigError."""
+    """The broker's options from all sources; raises BadOptions."""
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     complaints: list[str] = []
@@ -64,24 +62,23 @@ def load(
         for setting in source:
             try:
                 option, value = _parse(setting)
-            except ConfigError as error:
-                complaints += error.complaints
+            except _BadSetting as error:
+                complaints.append(str(error))
                 continue
             values[option.name] = value
             origins[option.name] = setting.origin
     if complaints:
-        raise ConfigError(*complaints)
+        raise BadOptions(*complaints)
     try:
         return BrokerConfig.of(values)
-    except ConfigError as error:
-        named = {name: origins[name] for name in error.names if name in origins}
-        raise ConfigError(*(_with_places(line, named) for line in error.complaints)) from None
+    except ConflictingOptions as error:
+        raise BadOptions(*(_with_places(one, origins) for one in error.conflicts)) from None
 
 
-def _with_places(line: str, origins: Mapping[str, str]) -> str:
-    """A line on options that do not fit together, and where they were said."""
-    places = [f"{name} from {origin}" for name, origin in origins.items() if f"{name}=" in line]
-    return f"{line} ({', '.join(places)})" if places else line
+def _with_places(conflict: Conflict, origins: Mapping[str, str]) -> str:
+    """A conflict, and where its options were set."""
+    places = [f"{name} from {origins[name]}" for name in conflict.names if name in origins]
+    return f"{conflict.complaint} ({', '.join(places)})" if places else conflict.complaint
 
 
 def read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -99,35 +96,35 @@ def read_file(path: Path) -> Iterator[Setting]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"--config: cannot read {path}: {reason}") from None
-    for number, line in _logical_lines(text):
+        raise BadOptions(f"--config: cannot read {path}: {reason}") from None
+    for number, line in logical_lines(text):
         origin = f"{path}:{number}"
-        name, value = _split(line)
+        name, value = split(line)
         try:
-            yield Setting(_unescape(name), _unescape(value), origin)
+            yield Setting(unescape(name), unescape(value), origin)
         except ValueError:
             yield Setting(name, value, origin, "\\u must be followed by four hexadecimal digits")
 
 
 def _parse(setting: Setting) -> tuple[Option, object]:
     if setting.problem:
-        raise ConfigError(f"{setting.origin}: {setting.problem}")
+        raise _BadSetting(f"{setting.origin}: {setting.problem}")
     option = _NAMES.get(setting.name)
     if option is None:
-        raise ConfigError(f"{setting.origin}: {explain_unknown(setting.name)}")
+        raise _BadSetting(f"{setting.origin}: {explain_unknown(setting.name)}")
     try:
         return option, option.kind.parse(setting.text)
     except ValueError as error:
-        raise ConfigError(
+        raise _BadSetting(
             f"{setting.origin}: {option.name}={setting.text!r} is not allowed: {error}"
         ) from None
 
 
 def explain_unknown(name: str) -> str:
-    """What to say of an option that there is not."""
-    # A near miss of one of ours is a slip, even where the name also looks like one of Kafka's.
+    """What to say about an option that does not exist."""
+    # Almost one of our names is a slip, even where the name also looks like one of Kafka's.
     slip = get_close_matches(name, _NAMES, n=1, cutoff=0.95)
-    reason = None if slip else why_foreign(name)
+    reason = None if slip else why_kafka_only(name)
     if reason:
         return f"{name} is an option of Kafka's that Kumquat does not have: {reason}"
     return f"unknown option {name!r}{_hint(name, _NAMES)}"
@@ -136,44 +133,3 @@ def explain_unknown(name: str) -> str:
 def _hint(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined, without comments and blanks, numbered from 1."""
-    joined, start = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.lstrip(" \t\f")
-        if not start:
-            if not line or line[0] in "#!":
-                continue
-            start = number
-        if _continues(line):
-            joined += line[:-1]
-            continue
-        yield start, joined + line
-        joined, start = "", 0
-    if start:
-        yield start, joined
-
-
-def _continues(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-_SEPARATOR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
-_ESCAPE = re.compile(r"\\(u([0-9a-fA-F]{4})?|.)", re.DOTALL)
-_PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _split(line: str) -> tuple[str, str]:
-    match = _SEPARATOR.fullmatch(line)
-    return (match[1], match[2]) if match else (line, "")
-
-
-def _unescape(text: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        if match[1] == "u":
-            raise ValueError
-        return chr(int(match[2], 16)) if match[2] else _PLAIN.get(match[1], match[1])
-
-    return _ESCAPE.sub(replace, text)

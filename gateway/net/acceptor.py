@@ -23,17 +23,16 @@ import trio
 
 from kumquat.core.complaints import Complaints
 from kumquat.core.errors import StartError
-from kumquat.gateway.broker import Endpoint
 from kumquat.gateway.net.connection import Connection
-from kumquat.gateway.net.dispatch import Session
+from kumquat.gateway.net.descriptors import highest_socket
+from kumquat.gateway.net.dispatch import Endpoint, Session
 from kumquat.gateway.net.limits import Account
-from kumquat.gateway.process.descriptors import highest_socket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kumquat.gateway.broker import Broker
-    from kumquat.gateway.config.option import Listener
+    from kumquat.gateway.config.kinds import Listener
 
 BACKLOG = 1024
 PAUSE_SECONDS = 0.5

@@ -39,7 +39,7 @@ from kumquat.gateway.wire.frame import response_header
 from kumquat.meta.errors import MetaError
 
 if TYPE_CHECKING:
-    from kumquat.gateway.broker import Broker, Endpoint
+    from kumquat.gateway.broker import Broker
     from kumquat.gateway.net.answers import Buffer
     from kumquat.gateway.net.repeats import Template
 
@@ -66,13 +66,21 @@ class Disconnect(Exception):
     """The connection is to be closed; the text says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address at which clients find the broker, as it tells them."""
+
+    host: str
+    port: int
+
+
 @dataclass(slots=True)
 class Session:
     """What a handler may know of the connection that it serves."""
 
     broker: Broker
     endpoint: Endpoint
-    """The address that clients of this listener are told to connect to."""
+    """Of the listener through which the client came."""
     peer: str
     client_id: str | None = None
     api_key: int = -1
@@ -121,6 +129,10 @@ class Session:
     @property
     def host(self) -> str:
         return self.peer.rpartition(":")[0].strip("[]")
+
+    def describe(self, what: str) -> str:
+        """A log line about this client."""
+        return f"{self.peer} (client id {self.client_id!r}): {what}"
 
 
 Staged = tuple[Any, int]

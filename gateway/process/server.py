@@ -1,8 +1,11 @@
-"""Running a broker as a process: addresses, signals, exit codes.
+"""Running a broker as a process: its listeners, signals, exit codes.
 
-`run_broker` gives the exit code: 0 after a graceful stop (SIGTERM, SIGINT; a second signal ends it at
-once), 1 when the broker fails while it runs. When it cannot start (an address that cannot be had, data that
-cannot be opened) it raises StartError, and the command line makes one line and exit code 2 of that.
+`run_broker` returns the exit code: 0 after a graceful stop (SIGTERM or SIGINT; a second signal ends it at
+once), 1 when the broker fails while it runs. When it cannot start (an address is taken, data cannot be
+opened) it raises StartError; the command line turns that into one line and exit code 2.
+
+Clients can connect once all parts of the broker run (`serve_clients`), and the parts end when the last
+client has its answer.
 """
 
 from __future__ import annotations
@@ -18,13 +21,13 @@ import trio
 
 import kumquat.gateway.handlers  # noqa: F401  (registers every API)
 from kumquat.core.errors import StartError
-from kumquat.gateway.admin.server import bind_admin
+from kumquat.gateway.admin.server import AdminServer, bind_admin
 from kumquat.gateway.broker import Broker
-from kumquat.gateway.cli.main import version
-from kumquat.gateway.net.acceptor import bind
+from kumquat.gateway.net.acceptor import Acceptor, bind
+from kumquat.gateway.net.descriptors import raise_limit
 from kumquat.gateway.process import garbage
-from kumquat.gateway.process.descriptors import raise_limit
-from kumquat.gateway.process.loop_watch import StepTracer
+from kumquat.gateway.process.step_tracer import StepTracer
+from kumquat.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,13 +36,13 @@ if TYPE_CHECKING:
 
 FAILED = 1
 SWITCH_SECONDS = 0.001
-"""How long the event loop waits for the interpreter when a thread has it (decoding, opening batches)."""
+"""After so long a thread that decodes or opens batches gives the interpreter back to the event loop."""
 
 logger = logging.getLogger(__name__)
 
 
 def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = None) -> int:
-    """Serve until a signal comes; the exit code of the process. StartError: it cannot even begin.
+    """Serve until a signal comes; the exit code of the process. Raises StartError.
 
     `on_ready` is called with the address of the first listener, once clients can connect.
     """
@@ -80,7 +83,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         await nursery.start(_obey_signals, broker, nursery.cancel_scope)
         async with trio.open_nursery() as serving:
-            await serving.start(broker.serve, sockets, admin)
+            await serving.start(serve_clients, broker, sockets, admin)
             garbage.settle()
             sys.setswitchinterval(SWITCH_SECONDS)
             nursery.start_soon(garbage.Collector().run)
@@ -88,13 +91,37 @@ async def _serve(
             if broker.config.loop_trace_ms >= 0:
                 trio.lowlevel.add_instrument(StepTracer(broker.config.loop_trace_ms))
             addresses = ", ".join(map(_show, sockets))
-            told = _opened(broker, time.monotonic() - began)
+            opened = _opened(broker, time.monotonic() - began)
             if admin is not None:
-                told += f"; admin endpoint on http://{_show(admin)}"
-            logger.info("kumquat %s ready on %s; %s", version(), addresses, told)
+                opened += f"; admin endpoint on http://{_show(admin)}"
+            logger.info("kumquat %s ready on %s; %s", version(), addresses, opened)
             if on_ready is not None:
                 on_ready(_show(sockets[0]))
         nursery.cancel_scope.cancel()
+
+
+async def serve_clients(
+    broker: Broker,
+    sockets: Sequence[socket.socket],
+    admin_socket: socket.socket | None,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run the broker, and serve clients on these bound sockets until `Broker.stop`."""
+    acceptor, admin = Acceptor(broker), AdminServer(broker)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        async with trio.open_nursery() as serving:
+            await serving.start(acceptor.run, sockets)
+            if admin_socket is not None:
+                await serving.start(admin.run, admin_socket)
+            task_status.started()
+            await broker.wait_stopping()
+            acceptor.stop()
+            admin.stop()
+            broker.end_polls()
+        nursery.cancel_scope.cancel()  # the logs sync what is left and close
+    broker.close()
 
 
 async def _obey_signals(

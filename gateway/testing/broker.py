@@ -1,38 +1,7 @@
-"""A real Kumquat broker for tests, in one line: a process of its own, a free port, a temporary
-folder.
+"""How the broker for tests (`kumquat.testing`, which says how to use it) is started, watched and ended.
 
-    from kumquat.gateway.testing.broker import broker
-
-    with broker() as b:
-        producer = KafkaProducer(bootstrap_servers=b.bootstrap)
-
-Options are the broker's, with _ for each dot (gateway/config/options.py has them all):
-
-    with broker(message_max_bytes=1_000_000, auto_create_topics_enable=False) as b: ...
-
-It can be killed and started again, on the same port and data, as often as a test likes:
-
-    with broker() as b:
-        producer.send("orders", b"1").get()
-        b.kill()                      # SIGKILL: no goodbye, nothing flushed by the process
-        b.start()
-        assert read_all(b.bootstrap, "orders") == [b"1"]
-        assert b.stop() == 0          # SIGTERM, and wait: the exit code
-        assert "stopped" in b.log_text()
-    # while it runs, b.wait_for_log("…") waits for a line that is about to come
-
-In pytest the fixture `kumquat` is such a broker, a new one for each test; a marker gives it
-options:
-
-    @pytest.mark.kumquat(log_segment_bytes=65536)
-    def test_rolls(kumquat): ...
-
-Its admin endpoint (see gateway/admin) is at `b.admin`, on a free port of its own after each start.
-
-`broker(directory=path)` keeps the data in a folder of yours, which is left alone at the end.
-Variables KUMQUAT_… of the test's own environment do not reach the broker. Nothing here polls or
-sleeps: a thread reads what the broker writes to stderr, keeps it in a file, and sees the line
-that says it is ready.
+The broker is a process of its own (child.py). Nothing here polls or sleeps: a thread reads what the
+process writes to stderr, keeps it in a file, and sees the line that says that clients can connect.
 """
 
 import contextlib
@@ -49,14 +18,14 @@ from pathlib import Path
 from typing import IO
 
 import kumquat
-from kumquat.gateway.config.option import ENVIRONMENT_PREFIX, show
+from kumquat.gateway.config.declare import ENVIRONMENT_PREFIX, show
 
 START_SECONDS = 120.0
 STOP_SECONDS = 120.0
 LOG_SECONDS = 60.0
 LINES_SHOWN = 30
 _READY = re.compile(rb"ready on \S+:([0-9]+)\b(?:.* admin endpoint on (\S+))?")
-_SOURCE = Path(kumquat.__file__).parent.parent
+_CHILD = Path(kumquat.__file__).parent / "gateway" / "testing" / "child.py"
 
 
 class BrokerError(Exception):
@@ -64,7 +33,7 @@ class BrokerError(Exception):
 
 
 class TestBroker:
-    """One broker, which may be stopped and started. Use `broker()`."""
+    """One broker, which a test may stop and start again. Use `broker()`."""
 
     __test__ = False  # pytest: no tests in here
 
@@ -99,7 +68,7 @@ class TestBroker:
         return self._running().pid
 
     def start(self) -> None:
-        """Starts it, and returns when clients can connect."""
+        """Start it, and return when clients can connect."""
         if self._process is not None:
             raise BrokerError("the broker is running already")
         self._ready = self._silent = False
@@ -121,12 +90,12 @@ class TestBroker:
         raise self._failure(f"the broker did not start: exit code {self._ended()}")
 
     def stop(self) -> int:
-        """Asks it to stop (SIGTERM), waits until it has, and gives its exit code."""
+        """Ask it to stop (SIGTERM), wait until it has stopped, and return its exit code."""
         self._running().send_signal(signal.SIGTERM)
         return self.wait()
 
     def wait(self) -> int:
-        """Waits until it has ended by itself or by a signal, and gives its exit code."""
+        """Wait until it has ended, by itself or by a signal, and return its exit code."""
         try:
             self._running().wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -135,16 +104,16 @@ class TestBroker:
         return self._ended()
 
     def kill(self) -> None:
-        """Ends it as a crash would (SIGKILL)."""
+        """End it as a crash would (SIGKILL)."""
         self._running().kill()
         self._ended()
 
     def log_text(self) -> str:
-        """All that this broker has written to stderr, over all its starts."""
+        """All that this broker has written to stderr since its first start."""
         return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
 
     def wait_for_log(self, text: str) -> None:
-        """Returns when the log has this text; it comes soon after what it tells of."""
+        """Return when the log has this text. A line may come a little later than what it reports."""
         with self._news:
             self._news.wait_for(lambda: self._silent or text in self.log_text(), LOG_SECONDS)
         if text not in self.log_text():
@@ -184,7 +153,7 @@ class TestBroker:
             "log_dirs": self.directory,
             **self._options,
         }
-        command = [sys.executable, "-m", "kumquat", "serve"]
+        command = [sys.executable, "-P", str(_CHILD), "serve"]
         for name, value in options.items():
             command += ["--set", f"{name.replace('_', '.')}={show(value)}"]
         return command
@@ -196,7 +165,7 @@ class TestBroker:
 
 @contextlib.contextmanager
 def broker(*, directory: Path | None = None, **options: object) -> Iterator[TestBroker]:
-    """A running broker; stopped at the end, if the test has not done so."""
+    """A running broker. It is stopped at the end, if the test has not done so; see kumquat.testing."""
     with (
         tempfile.TemporaryDirectory(prefix="kumquat-", ignore_cleanup_errors=True) as name,
         _reserved_port() as port,
@@ -216,9 +185,9 @@ def broker(*, directory: Path | None = None, **options: object) -> Iterator[Test
 
 @contextlib.contextmanager
 def _reserved_port() -> Iterator[int]:
-    """A free port that is nobody else's while the broker is down: a socket is bound to it and does not
-    listen. Else any connection that begins meanwhile may get it; also one from a client that tries again
-    and again to reach the broker there, and is then connected to itself."""
+    """A free port that stays reserved while the broker is down: a socket is bound to it and does not
+    listen. Otherwise any new connection of the machine could get the port as its own. Even a client that
+    keeps trying to reach the broker there could: it would then be connected to itself."""
     with socket.socket() as kept:
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
@@ -226,6 +195,11 @@ def _reserved_port() -> Iterator[int]:
 
 
 def _environment() -> dict[str, str]:
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(ENVIRONMENT_PREFIX)}
-    ours["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_SOURCE), ours.get("PYTHONPATH")]))
-    return ours
+    """The environment of the child: without options of a broker, and without the working folder in
+    PYTHONPATH, since a module there may have the name of one that the broker imports."""
+    child = {k: v for k, v in os.environ.items() if not k.startswith(ENVIRONMENT_PREFIX)}
+    here = Path.cwd()
+    path = child.pop("PYTHONPATH", "").split(os.pathsep)
+    if kept := [entry for entry in path if entry and Path(entry).absolute() != here]:
+        child["PYTHONPATH"] = os.pathsep.join(kept)
+    return child

@@ -1,7 +1,7 @@
-"""The pytest fixture `kumquat`: a real broker for one test. See gateway/testing/broker.py.
+"""The pytest fixture `kumquat`: a real broker for one test. `kumquat.testing` says how to use it.
 
-pytest loads this file in every run of whoever has Kumquat installed, so it imports nothing until
-asked.
+pytest loads this file in every run on a machine that has Kumquat installed. So it imports the broker's
+modules only when a test uses the fixture.
 """
 
 from __future__ import annotations

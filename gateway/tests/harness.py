@@ -222,7 +222,7 @@ def serve(check: Callable[[Served], Awaitable[None]], folder: Path, **options: A
         sockets = bind(config.listeners)
         acceptor = Acceptor(broker)
         async with trio.open_nursery() as nursery:
-            await nursery.start(broker.run_parts)
+            await nursery.start(broker.run)
             async with trio.open_nursery() as serving:
                 await serving.start(acceptor.run, sockets)
                 port = sockets[0].getsockname()[1]
@@ -231,7 +231,7 @@ def serve(check: Callable[[Served], Awaitable[None]], folder: Path, **options: A
                 files.release_syncs()
                 serving.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
-        broker.registry.close()
+        broker.close()
 
     async def watched() -> None:
         # The mock clock stands still, so a check that hangs is ended from outside.

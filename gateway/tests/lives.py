@@ -27,9 +27,9 @@ from kumquat.core.errors import KumquatError, StartError
 from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.core.wheel.tests.delays import Clock
-from kumquat.gateway.broker import META_FILE, Broker, Endpoint, log_options
+from kumquat.gateway.broker import META_FILE, Broker, log_options
 from kumquat.gateway.config.options import BrokerConfig, Listener
-from kumquat.gateway.net.dispatch import ANSWERABLE, Route, Session, dispatch
+from kumquat.gateway.net.dispatch import ANSWERABLE, Endpoint, Route, Session, dispatch
 from kumquat.gateway.tests.faulty_files import FaultyFiles, Trace
 from kumquat.gateway.tests.one_thread import gate
 from kumquat.meta.registry import Registry
@@ -119,8 +119,8 @@ class World:
         task_status: trio.TaskStatus[None],
     ) -> None:
         with scope:
-            await broker.run_parts(task_status=task_status)
-        broker.registry.close()
+            await broker.run(task_status=task_status)
+        broker.close()
         over.set()
 
     # --- ending ----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kumquat.core.logs.messages.subject import Subject, SubjectConfig
 from kumquat.core.wheel.service import Cursor, Page, Pending, Shown
 from kumquat.gateway.admin.server import AdminServer, bind_admin
-from kumquat.gateway.config.option import AdminListener
+from kumquat.gateway.config.kinds import AdminListener
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

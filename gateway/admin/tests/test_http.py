@@ -19,7 +19,7 @@ from kumquat.gateway.admin.http import (
 )
 from kumquat.gateway.admin.server import MAX_CONNECTIONS, bind_admin
 from kumquat.gateway.admin.tests.endpoint import Endpoint, serve_admin
-from kumquat.gateway.config.option import AdminListener
+from kumquat.gateway.config.kinds import AdminListener
 from kumquat.gateway.net.acceptor import BindError
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from kumquat.gateway.cli import hints
-from kumquat.gateway.cli.main import main, version
+from kumquat.gateway.cli.main import main
 from kumquat.gateway.testing.broker import TestBroker, broker
+from kumquat.version import version
 
 FREE = "PLAINTEXT://127.0.0.1:0"
 DEADLINE = 120

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kumquat.core.logs.messages.subject import Subject, SubjectConfig
-from kumquat.gateway.groups.assignment.pattern import (
-    MAX_REMEMBERED,
-    Pattern,
-    Patterns,
-    matching_patterns,
-)
+from kumquat.gateway.groups.assignment.pattern import Pattern, Patterns, matching_patterns
 from kumquat.gateway.groups.errors import GroupFull
 from kumquat.gateway.groups.membership import members, weight
 from kumquat.gateway.groups.membership.members import Caller
@@ -131,11 +126,3 @@ def test_a_new_subject_is_matched_against_prepared_patterns_without_compiling_th
     Pattern.of.cache_clear()
     assert patterns.added(subject) == {"a.*", ".*e"}
     assert Pattern.of.cache_info().misses == 1, "only the one that came in between"
-
-
-def test_what_a_pattern_remembers_is_bounded() -> None:
-    pattern = Pattern("(a|b|c|ab|bc|abc)*" * 20)
-    for number in range(300):
-        name = "".join("abc"[number // 3**digit % 3] for digit in range(30))
-        assert pattern.matches(name)
-        assert pattern._remembered <= MAX_REMEMBERED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kumquat.gateway.config.option import Listener
+from kumquat.gateway.config.kinds import Listener
 from kumquat.gateway.net.dispatch import dispatch
 from kumquat.gateway.tests.harness import Served, produce, serve
 from kumquat.gateway.topics.table import CHUNK

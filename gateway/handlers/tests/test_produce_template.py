@@ -157,7 +157,7 @@ async def templated(served: Served, client: Client) -> None:
     for _ in range(3):
         await client.call(produce("t", b"a", acks=-1), 9)
     (connection,) = served.acceptor.connections
-    assert connection._repeats.template is not None
+    assert connection._burst._repeats.template is not None
 
 
 def test_a_topic_that_is_deleted_and_recreated_is_written_to_again(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import trio
 from kumquat.core.errors import StartError
 from kumquat.gateway.config.options import Listener
 from kumquat.gateway.net.acceptor import bind
-from kumquat.gateway.net.connection import MIN_BYTES_PER_SECOND
 from kumquat.gateway.net.tests.test_connection import alive, fetch
+from kumquat.gateway.net.timeouts import MIN_BYTES_PER_SECOND
 from kumquat.gateway.tests.harness import Client, Served, produce, serve
 from kumquat.gateway.wire import ApiVersionsRequest
 

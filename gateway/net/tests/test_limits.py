@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kumquat.gateway.net.connection import IMPATIENT_SECONDS, UNTAKEN_SECONDS
 from kumquat.gateway.net.limits import (
     FREE,
     MIB,
@@ -20,6 +19,7 @@ from kumquat.gateway.net.limits import (
 )
 from kumquat.gateway.net.tests.test_acceptor import warnings
 from kumquat.gateway.net.tests.test_connection import alive, fetch
+from kumquat.gateway.net.timeouts import IMPATIENT_SECONDS, UNTAKEN_SECONDS
 from kumquat.gateway.tests.harness import Client, Served, produce, serve
 from kumquat.gateway.wire import (
     FetchPartition,

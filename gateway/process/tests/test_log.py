@@ -26,9 +26,8 @@ def stream() -> Iterator[io.StringIO]:
 def test_a_line_has_time_level_logger_and_message(stream: io.StringIO) -> None:
     logging.getLogger("kumquat.gateway.x").info("ready on %s", "127.0.0.1:9092")
     logging.getLogger("kumquat.gateway.x").debug("not shown")
-    pattern = (
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    gateway\.x: ready on 127\.0\.0\.1:9092\n"
-    )
+    stamp, logger = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", r"kumquat\.gateway\.x"
+    pattern = rf"{stamp} INFO    {logger}: ready on 127\.0\.0\.1:9092\n"
     assert re.fullmatch(pattern, stream.getvalue())
 
 

@@ -11,8 +11,9 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
+from kumquat.gateway.net.loop_lag import INTERVAL, Lag
 from kumquat.gateway.process.garbage import LONGEST_WAIT, SHARE, SHORTEST_WAIT, Collector
-from kumquat.gateway.process.loop_watch import INTERVAL, Lag, StepTracer
+from kumquat.gateway.process.step_tracer import StepTracer
 from kumquat.gateway.tests.harness import Served, serve
 from kumquat.gateway.wire import MetadataRequest
 

@@ -1,79 +1,17 @@
-"""How one broker option is declared, and the values that are more than a number.
-
-    message_max_bytes: int = option("message.max.bytes", 1048588, integer(0), "The largest …")
-
-declares a field of BrokerConfig with all that is known about it: Kafka's name, type, bounds,
-default, doc. Flag, environment variable and the text of errors follow from that. Kinds of numbers
-and booleans are kumquat.meta.values'; here are listeners and folders, and the kinds that refuse with a
-reason.
-"""
+"""Options that are addresses or folders: how their text is read, and why a text is refused."""
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from kumquat.meta.values import ConfigType, Kind
-
-T = TypeVar("T")
-ENVIRONMENT_PREFIX = "KUMQUAT_"
-
-
-class ConfigError(Exception):
-    """The broker's options cannot be used: a line with option, value, source, what is allowed.
-
-    `names`: the options that do not fit together, where it is about more than one. `complaints`: the
-    lines, where there are several.
-    """
-
-    def __init__(self, *complaints: str, names: tuple[str, ...] = ()) -> None:
-        super().__init__("\n".join(complaints))
-        self.complaints = complaints
-        self.names = names
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """What is known about one option. `aliases` are other names that Kafka has for it."""
-
-    name: str
-    field: str
-    default: object
-    kind: Kind[object]
-    doc: str
-    aliases: tuple[str, ...] = ()
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace(".", "-")
-
-
-def option(name: str, default: T, kind: Kind[T], doc: str, *, aliases: tuple[str, ...] = ()) -> T:
-    """A field of BrokerConfig."""
-    declared = Option(name, name.replace(".", "_"), default, kind, doc, aliases)
-    return field(default=default, metadata={"option": declared})
-
-
-def variable_of(name: str) -> str:
-    """The environment variable of an option."""
-    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
-
-
-def show(value: object) -> str | None:
-    """A value as a properties file would have it; None for an option that is not set."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address to listen on or to be found at; no host: every interface; port 0: any free one."""
+    """An address to listen on, or at which clients find the broker. No host: every interface; port 0: any
+    free port."""
 
     host: str
     port: int
@@ -123,7 +61,7 @@ LISTENERS: Kind[tuple[Listener, ...]] = Kind(
 
 @dataclass(frozen=True, slots=True)
 class AdminListener:
-    """Where the admin endpoint listens; port 0: any free one."""
+    """Where the admin endpoint listens; port 0: any free port."""
 
     host: str
     port: int
@@ -134,7 +72,7 @@ class AdminListener:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and no other."""
+    """Whether a host is this machine only."""
     if host == "localhost":
         return True
     try:

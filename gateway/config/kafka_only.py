@@ -1,8 +1,8 @@
-"""Kafka options that Kumquat does not have, and what to tell the operator who carries one over.
+"""Kafka's options that Kumquat does not have, and what to tell an operator who brings one.
 
-Accepting an option that does nothing would be kind today and a riddle in a year, so each is
-refused; but an operator who moves a server.properties should read why, not just "unknown". A name
-that ends in * stands for a family; the longest that fits counts.
+An option that is accepted and does nothing would puzzle somebody later, so each is refused. But an operator
+who moves a server.properties should read why, not just "unknown". A name that ends in * stands for a
+family of options; the longest name that fits counts.
 """
 
 _CONTROLLER = "a Kumquat broker needs no controller and no ZooKeeper; leave it out"
@@ -108,8 +108,8 @@ _REASONS = {
 }
 
 
-def why_foreign(name: str) -> str | None:
-    """Why Kumquat lacks this option of Kafka's; None when Kafka has no such option either."""
+def why_kafka_only(name: str) -> str | None:
+    """Why Kumquat does not have this option of Kafka's; None if Kafka has no such option either."""
     if name in _REASONS:
         return _REASONS[name]
     families = [key for key in _REASONS if key.endswith("*") and name.startswith(key[:-1])]

@@ -44,7 +44,7 @@ def test_connections_that_would_take_the_last_descriptors_are_refused_and_the_lo
 def test_the_soft_limit_is_raised_at_start_and_too_low_a_hard_one_is_told() -> None:
     script = (
         "import logging, resource\n"
-        "from kumquat.gateway.process.descriptors import highest_socket, raise_limit\n"
+        "from kumquat.gateway.net.descriptors import highest_socket, raise_limit\n"
         "logging.basicConfig(format='%(levelname)s %(message)s')\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 400))\n"
         "raise_limit(200)\n"

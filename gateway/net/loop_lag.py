@@ -1,0 +1,85 @@
+"""How long the event loop keeps its tasks waiting.
+
+All connections share one loop, so every client feels what holds it up. `Lag` wakes every INTERVAL and
+counts how late it woke. Any other task would have waited as long: for a long step of another task, for
+the garbage collector, for the interpreter while a thread has it, for a processor. GET /statistics
+shows it, as percentiles and in buckets. Which step was long is reported by process/step_tracer.py.
+"""
+
+from __future__ import annotations
+
+import gc
+from bisect import bisect_left
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+import trio
+
+from kumquat.core.wheel.schedule.lateness import Histogram
+
+INTERVAL: Final = 0.02
+BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class LagStatistics:
+    """Of the event loop; times are microseconds."""
+
+    looks: int
+    p50: int
+    p99: int
+    p999: int
+    max: int
+    buckets_ms: dict[str, int]
+    """Upper bound in milliseconds → how many looks were that late, and later than the bucket before."""
+    collections: int
+    """Runs of the garbage collector."""
+    longest_collection: int
+    """How long the longest of them took."""
+
+
+class Lag:
+    def __init__(self) -> None:
+        self._histogram = Histogram()
+        self._buckets = [0] * (len(BUCKETS_MS) + 1)
+        self._collections = 0
+        self._longest_collection = 0.0
+        self._collection_began = 0.0
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        gc.callbacks.append(self._collected)
+        try:
+            while True:
+                due = trio.current_time() + INTERVAL
+                await trio.sleep_until(due)
+                self.add(trio.current_time() - due)
+        finally:
+            gc.callbacks.remove(self._collected)
+
+    def add(self, seconds: float) -> None:
+        self._histogram.add(round(seconds * 1e6))
+        self._buckets[bisect_left(BUCKETS_MS, seconds * 1e3)] += 1
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collection_began = perf_counter()
+        else:
+            self._collections += 1
+            took = perf_counter() - self._collection_began
+            self._longest_collection = max(self._longest_collection, took)
+
+    def statistics(self) -> LagStatistics:
+        looks, p50, p99, p999, longest = self._histogram.snapshot()
+        names = [*map(str, BUCKETS_MS), "more"]
+        return LagStatistics(
+            looks=looks,
+            p50=p50,
+            p99=p99,
+            p999=p999,
+            max=longest,
+            buckets_ms=dict(zip(names, self._buckets, strict=True)),
+            collections=self._collections,
+            longest_collection=round(self._longest_collection * 1e6),
+        )
