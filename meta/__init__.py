@@ -17,14 +17,14 @@ from kumquat.meta.definitions import (
     effective,
     validate,
 )
-from kumquat.meta.errors import ConfigError, MetaError, StoreError
+from kumquat.meta.errors import InvalidConfig, MetaError, StoreError
 
 __all__ = [
     "DEFINITIONS",
-    "ConfigError",
     "ConfigRow",
     "ConfigSource",
     "EffectiveConfig",
+    "InvalidConfig",
     "MetaError",
     "StoreError",
     "SubjectDefaults",

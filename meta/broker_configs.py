@@ -1,6 +1,6 @@
 """Broker configs that may be changed while the broker runs, as Kafka's are, and that change nothing here.
 
-    validate_broker("num.io.threads", "8")              # None, or ConfigError with the reason
+    validate_broker("num.io.threads", "8")              # None, or InvalidConfig with the reason
     describe_broker({"num.io.threads": "8"})            # a row per config that is set
 
 Scripts for a Kafka cluster set thread counts, cleaners, throttles and flush intervals. Nothing a client can
@@ -14,7 +14,7 @@ state.
 from collections.abc import Iterable, Mapping
 
 from kumquat.meta.definitions import ConfigRow, ConfigSource, Synonym
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.values import BOOLEAN, Kind, Value, decimal, integer, one_of, whole
 
 _CODECS = one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
@@ -54,16 +54,16 @@ STORED: dict[str, Kind[Value]] = {
 
 
 def validate_broker(name: str, value: str) -> None:
-    """Raises ConfigError unless the broker may be given this config with this value."""
+    """Raises InvalidConfig unless the broker may be given this config with this value."""
     kind = STORED.get(name)
     if kind is None:
-        raise ConfigError(
+        raise InvalidConfig(
             f"{name} cannot be changed while the broker runs: its options are read at its start"
         )
     try:
         kind.parse(value)
     except ValueError as error:
-        raise ConfigError(f"{name}={value!r} is not allowed: {error}") from None
+        raise InvalidConfig(f"{name}={value!r} is not allowed: {error}") from None
 
 
 def describe_broker(

@@ -1,7 +1,7 @@
 """What a subject's configs are, may be, and come to: the questions that handlers ask.
 
     defaults = SubjectDefaults({"log.retention.ms": "86400000"})    # from the broker's options
-    validate("retention.ms", "3600000", defaults)     # None, or ConfigError with the reason
+    validate("retention.ms", "3600000", defaults)     # None, or InvalidConfig with the reason
     effective({"retention.ms": "3600000"}, defaults)  # the five values that the log acts upon
     describe({"retention.ms": "3600000"}, defaults)   # a row per config, for DescribeConfigs
 
@@ -21,7 +21,7 @@ from enum import IntEnum
 from types import MappingProxyType
 
 from kumquat.meta.catalogue import DEFINITIONS, RETIRED, Definition
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.values import ConfigType, Value
 
 __all__ = [
@@ -120,7 +120,7 @@ class ConfigRow:
 
 
 def validate(name: str, value: str, defaults: SubjectDefaults) -> None:
-    """Raises ConfigError unless a subject may have this config with this value."""
+    """Raises InvalidConfig unless a subject may have this config with this value."""
     _parse(name, value, defaults)
 
 
@@ -131,7 +131,7 @@ def effective(configs: Mapping[str, str], defaults: SubjectDefaults) -> Effectiv
         if name in configs:
             try:
                 return _parse(name, configs[name], defaults)
-            except ConfigError:
+            except InvalidConfig:
                 pass
         definition = DEFINITIONS[name]
         return definition.kind.parse(defaults.default_of(definition))
@@ -156,7 +156,7 @@ def outdated(configs: Mapping[str, str], defaults: SubjectDefaults) -> list[str]
     for name, value in configs.items():
         try:
             _parse(name, value, defaults)
-        except ConfigError as error:
+        except InvalidConfig as error:
             reasons.append(str(error))
     return reasons
 
@@ -203,16 +203,16 @@ def _usual_row(definition: Definition, defaults: SubjectDefaults) -> ConfigRow:
 def _parse(name: str, text: str, defaults: SubjectDefaults) -> Value:
     definition = DEFINITIONS.get(name)
     if definition is None:
-        raise ConfigError(_unknown(name))
+        raise InvalidConfig(_unknown(name))
     try:
         value = definition.kind.parse(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is not allowed: {error}") from None
+        raise InvalidConfig(f"{name}={text!r} is not allowed: {error}") from None
     reason = definition.refusal(value) if definition.refusal else None
     if name == "retention.ms":
         reason = _too_long(value, defaults.retention_ms)
     if reason:
-        raise ConfigError(f"{name}={text!r} is refused: {reason}")
+        raise InvalidConfig(f"{name}={text!r} is refused: {reason}")
     return value
 
 

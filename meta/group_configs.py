@@ -1,6 +1,6 @@
 """What a consumer group's configs are, may be, and come to: resource type GROUP of the config APIs.
 
-    validate_group("consume.mode", "shared")            # None, or ConfigError with the reason
+    validate_group("consume.mode", "shared")            # None, or InvalidConfig with the reason
     effective_group({"consume.mode": "shared"}).lease_max_records
     consume_mode(configs of the group, configs of the subject)
     describe_group({"consume.mode": "shared"})          # a row per config, for DescribeConfigs
@@ -16,7 +16,7 @@ from difflib import get_close_matches
 
 from kumquat.meta.catalogue import CONSUME_MODES, Definition
 from kumquat.meta.definitions import ConfigRow, ConfigSource, Synonym
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.values import INT_MAX, Value, integer, one_of, whole
 
 MODE = "consume.mode"
@@ -80,7 +80,7 @@ class GroupConfig:
 
 
 def validate_group(name: str, value: str) -> None:
-    """Raises ConfigError unless a group may have this config with this value."""
+    """Raises InvalidConfig unless a group may have this config with this value."""
     _parse(name, value)
 
 
@@ -137,7 +137,7 @@ def _in_force(name: str, configs: Mapping[str, str]) -> Value:
     if name in configs:
         try:
             return _parse(name, configs[name])
-        except ConfigError:
+        except InvalidConfig:
             pass
     definition = GROUP_DEFINITIONS[name]
     return definition.kind.parse(definition.default)
@@ -150,8 +150,8 @@ def _parse(name: str, text: str) -> Value:
         hint = (
             f"; did you mean {near[0]}?" if near else f"; there are {', '.join(GROUP_DEFINITIONS)}"
         )
-        raise ConfigError(f"unknown group config {name!r}{hint}")
+        raise InvalidConfig(f"unknown group config {name!r}{hint}")
     try:
         return definition.kind.parse(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is not allowed: {error}") from None
+        raise InvalidConfig(f"{name}={text!r} is not allowed: {error}") from None

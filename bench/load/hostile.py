@@ -21,7 +21,7 @@ from crc32c import crc32c
 
 from bench.load import frames
 from bench.load.child import Child, main
-from bench.load.innocent import fetch_request
+from bench.load.probe import fetch_request
 
 BIG = 100_000_000
 EMPTY = "empty"

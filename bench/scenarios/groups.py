@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from bench.brokers import proc
 from bench.load import topics
-from bench.load.crew import Crew, Marks, Result, Work
 from bench.load.joining import Passer, commit_each, ready, time_commits
+from bench.load.members import Marks, MemberProcess, Result, Work
 from bench.load.numbered import Writer
 from bench.scenario import Numbers, Run, Scenario, own
 from bench.scenarios.sharing import Sharing, configure
@@ -41,8 +41,8 @@ def _joins(run: Run) -> Numbers:
     count = int(rate * (3 * seconds + 15))
     with run.column.broker() as broker, Sharing(broker, "joins", count) as work:
         configure(broker, work.name, **{"consume.mode": "shared"})
-        for crew in work.members(CROWD, handler_ms=HANDLER_MS):
-            crew.wait_assigned()
+        for process in work.members(CROWD, handler_ms=HANDLER_MS):
+            process.wait_assigned()
         work.writer.write(count)
         run.say(f"{CROWD} members at work, nobody joins")
         time.sleep(2)
@@ -65,7 +65,7 @@ def _joins(run: Run) -> Numbers:
 
 
 def _so_far(work: Sharing) -> list[Result]:
-    return [result for crew in work.crews for result in crew.so_far()]
+    return [result for process in work.processes for result in process.so_far()]
 
 
 def _pass_by(broker: BrokerProcess, name: str, seconds: float) -> int:
@@ -100,15 +100,17 @@ def _kill(run: Run, broker: BrokerProcess, name: str) -> float:
         work.writer.write(count)
         (victim,) = work.members(1, commits=False, settings=settings)
         work.marks.wait()
-        heir = Crew(Work(broker.bootstrap, name, name, again.path, gated=True, settings=settings))
-        work.crews.append(heir)
+        heir = MemberProcess(
+            Work(broker.bootstrap, name, name, again.path, gated=True, settings=settings)
+        )
+        work.processes.append(heir)
         heir.wait_assigned()
         began = time.monotonic()
         victim.kill()
         heir.go()
         again.wait(seconds=120)
         (result,) = heir.stop()
-        work.crews.clear()
+        work.processes.clear()
     return result.last_at - began
 
 

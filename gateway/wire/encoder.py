@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
+from kumquat.gateway.wire.code_writer import CodeWriter, run_path
 from kumquat.gateway.wire.declare import ZERO_UUID
 from kumquat.gateway.wire.decoder import ARRAY_FORMATS
 from kumquat.gateway.wire.errors import WireError
 from kumquat.gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
-from kumquat.gateway.wire.source import Source, run_path
 from kumquat.gateway.wire.varint import ONE_BYTE, uvarint
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Encoder:
 
     def __init__(self, title: str, root: Version) -> None:
         self.root = root
-        self.out = Source(title, "def encode(m):")
+        self.out = CodeWriter(title, "def encode(m):")
         self.pending: list[tuple[str, str, str]] = []
         for value in (uvarint, pack, cut_text, WireError, Encoded):
             self.out.constant(value.__name__, value)

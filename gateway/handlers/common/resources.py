@@ -28,7 +28,7 @@ from kumquat.meta.definitions import (
     describe,
     validate,
 )
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.group_configs import GROUP_DEFINITIONS, MODE, describe_group, validate_group
 from kumquat.meta.values import ConfigType
 
@@ -64,7 +64,7 @@ class Configured:
     """Those that were set explicitly."""
     definitions: Mapping[str, Definition]
     validate: Callable[[str, str], None]
-    """Raises ConfigError for a config that it may not have."""
+    """Raises InvalidConfig for a config that it may not have."""
     describe: Callable[[Iterable[str] | None], list[ConfigRow]]
     alter: Callable[[Mapping[str, str | None]], Awaitable[None]]
     """None as value: back to the default. What is given must have been validated."""
@@ -137,7 +137,7 @@ def _broker(broker: Broker, name: str) -> Configured:
     def validate(config: str, value: str) -> None:
         try:
             validate_broker(config, value)
-        except ConfigError as error:
+        except InvalidConfig as error:
             code = ErrorCode.INVALID_CONFIG if config in STORED else ErrorCode.INVALID_REQUEST
             raise Refused(code, str(error)) from error
 

@@ -8,7 +8,7 @@
 | kept | time and offset of those that are let through; the time is the window's clock, not their own |
 | top | the clock at the last of them |
 
-Such rows are also the memory of ids (dedupe/books.py): `last_seen` asks them. Pure columns: nothing here
+Such rows are also the memory of ids (dedupe/state.py): `last_seen` asks them. Pure columns: nothing here
 reads or writes.
 """
 
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from kumquat.spark.pipelines.common.identity import identity
-from kumquat.spark.pipelines.common.neighbours import with_highest
-from kumquat.spark.pipelines.dedupe.books import NO_CLOCK
+from kumquat.spark.pipelines.common.preceding_rows import with_highest
+from kumquat.spark.pipelines.dedupe.state import NO_CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from kumquat.spark.pipelines.dedupe.books import Rule
+    from kumquat.spark.pipelines.dedupe.state import Rule
 
 _PLACES = "array<struct<time:bigint,offset:bigint>>"
 _KEPT = f"struct<last:bigint,kept:{_PLACES}>"

@@ -47,7 +47,7 @@ from kumquat.spark.pipelines.common.identity import (
     identity_text,
     is_unique,
 )
-from kumquat.spark.pipelines.common.neighbours import with_previous
+from kumquat.spark.pipelines.common.preceding_rows import with_previous
 from kumquat.spark.pipelines.common.sources import Source, add_broker, add_range
 from kumquat.spark.pipelines.common.summary import SILENT, Progress, Summary, Table, count
 from kumquat.spark.pipelines.reconcile.sides import Side, fixed, unchanged

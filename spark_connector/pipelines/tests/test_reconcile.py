@@ -14,7 +14,7 @@ from kumquat.spark.errors import ConnectorError
 from kumquat.spark.pipelines.archive import format as archive_format
 from kumquat.spark.pipelines.archive.command import archive
 from kumquat.spark.pipelines.common.identity import identity_text
-from kumquat.spark.pipelines.common.neighbours import with_highest, with_previous
+from kumquat.spark.pipelines.common.preceding_rows import with_highest, with_previous
 from kumquat.spark.pipelines.common.sources import Source
 from kumquat.spark.pipelines.common.summary import Progress
 from kumquat.spark.pipelines.reconcile.command import (

@@ -22,14 +22,14 @@ _FETCH, _FETCH_VERSION = 1, 4
 
 
 @dataclass(frozen=True)
-class Notice:
+class Work:
     port: int
     topic: str
     seconds: float
 
 
 @dataclass(frozen=True)
-class Noticed:
+class Measured:
     records: int
     acked_p50_ms: float
     acked_p99_ms: float
@@ -39,8 +39,8 @@ class Noticed:
     missing: int
 
 
-def start(work: Notice) -> Child[Noticed]:
-    return Child("bench.load.innocent", work, Noticed)
+def start(work: Work) -> Child[Measured]:
+    return Child("bench.load.probe", work, Measured)
 
 
 def fetch_request(topic: str, offset: int, max_bytes: int = 1 << 20) -> bytes:
@@ -64,7 +64,7 @@ def _batches(answer: bytes, topic: str) -> bytes:
 class _Reader(threading.Thread):
     """Notes when each offset was read."""
 
-    def __init__(self, work: Notice) -> None:
+    def __init__(self, work: Work) -> None:
         super().__init__(daemon=True)
         self._work = work
         self.read: dict[int, float] = {}
@@ -84,7 +84,7 @@ class _Reader(threading.Thread):
                     at += 12 + length
 
 
-def _send(work: Notice) -> tuple[dict[int, float], dict[int, float]]:
+def _send(work: Work) -> tuple[dict[int, float], dict[int, float]]:
     """When each offset was to be sent, and when it was acknowledged."""
     due: dict[int, float] = {}
     acked: dict[int, float] = {}
@@ -103,7 +103,7 @@ def _send(work: Notice) -> tuple[dict[int, float], dict[int, float]]:
     return due, acked
 
 
-def _notice(work: Notice) -> Noticed:
+def _measure(work: Work) -> Measured:
     reader = _Reader(work)
     reader.start()
     due, acked = _send(work)
@@ -113,7 +113,7 @@ def _notice(work: Notice) -> Noticed:
     measured = sorted(due)[WARM_UP_RECORDS:]
     to_ack = sorted(acked[offset] - due[offset] for offset in measured)
     to_read = sorted(reader.read[o] - due[o] for o in measured if o in reader.read)
-    return Noticed(
+    return Measured(
         len(measured),
         to_ack[len(to_ack) // 2] * 1000,
         to_ack[len(to_ack) * 99 // 100] * 1000,
@@ -125,4 +125,4 @@ def _notice(work: Notice) -> Noticed:
 
 
 if __name__ == "__main__":
-    main((Notice, _notice))
+    main((Work, _measure))

@@ -6,11 +6,11 @@ handled twice is seen. A handler is a pause after each message. Times are those 
 clock, which all processes read alike.
 
     marks = Marks(20_000)
-    crew = Crew(Work(bootstrap, "group", "topic", marks.path, members=8, handler_ms=5))
-    crew.wait_assigned()
+    process = MemberProcess(Work(bootstrap, "group", "topic", marks.path, members=8, handler_ms=5))
+    process.wait_assigned()
     …write…
     marks.wait()
-    results = crew.stop()
+    results = process.stop()
 
 With `gated`, members that hold the subject do not fetch until `go()`.
 """
@@ -107,15 +107,15 @@ class Marks:
         Path(self.path).unlink(missing_ok=True)
 
 
-class Crew:
+class MemberProcess:
     """A process with members in it."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
         self._assigned = threading.Semaphore(0)
         self._results: queue.SimpleQueue[list[Result]] = queue.SimpleQueue()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.load.crew", json.dumps(asdict(work))],
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "bench.load.members", json.dumps(asdict(work))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -124,8 +124,8 @@ class Crew:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as output:
+        assert self.child.stdout is not None
+        with self.child.stdout as output:
             self._hear(output)
 
     def _hear(self, output: IO[str]) -> None:
@@ -153,25 +153,25 @@ class Crew:
         """All leave in an orderly way."""
         self._say("stop")
         if self._end():
-            raise RuntimeError(f"members ended with {self.process.returncode}")
+            raise RuntimeError(f"members ended with {self.child.returncode}")
         return self._results.get(timeout=60)
 
     def kill(self) -> None:
-        self.process.kill()
+        self.child.kill()
         self._end()
 
     def _end(self) -> int:
-        assert self.process.stdin is not None
+        assert self.child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        code = self.process.wait(120)
+            self.child.stdin.close()
+        code = self.child.wait(120)
         self._reader.join()
         return code
 
     def _say(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
+        assert self.child.stdin is not None
+        self.child.stdin.write(word + "\n")
+        self.child.stdin.flush()
 
 
 # --- in the child --------------------------------------------------------------------------------
