@@ -1,8 +1,8 @@
 """What the broker knows beside its messages: subjects' configs and the registry, kept in SQL.
 
-- definitions: what configs there are, which values are allowed, what they come to
+- definitions: which configs exist, which values are allowed, which value is in force
 - group_configs: the same for consumer groups
-- registry: answers from memory, changes through SQL (not re-exported: it brings SQLAlchemy in)
+- registry: answers from memory, changes through SQL (not re-exported: it imports SQLAlchemy)
 - store: the SQL itself
 - values: types and bounds of config values
 """

@@ -1,4 +1,4 @@
-"""What can go wrong in the meta store, each with the Kafka error code that answers it.
+"""Errors of the meta store, each with the Kafka error code of its answer.
 
 `InvalidConfig` is the client's fault (a config that is unknown, badly written, or that promises
 what this broker does not do); `StoreError` is ours (the SQL database cannot be read or written).

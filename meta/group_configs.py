@@ -1,4 +1,4 @@
-"""What a consumer group's configs are, may be, and come to: resource type GROUP of the config APIs.
+"""A consumer group's configs: which are allowed, which values are in force. Kafka's resource type GROUP.
 
     validate_group("consume.mode", "shared")            # None, or InvalidConfig with the reason
     effective_group({"consume.mode": "shared"}).lease_max_records
@@ -7,7 +7,7 @@
 
 A group's configs are a mapping of the explicitly set ones only, as text. They belong to the group's
 name: they may be set before its first member comes, and outlive its deletion, as in Kafka. A subject
-can say `consume.mode` too, for groups that do not say it themselves. Nothing here keeps state.
+can have `consume.mode` too; it holds for groups that do not set it themselves. Nothing here keeps state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,7 +70,7 @@ assert list(GROUP_DEFINITIONS) == sorted(GROUP_DEFINITIONS), "kept in alphabetic
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What the coordinator and the delivery of a group act upon."""
+    """What the coordinator and the hand-outs of a group use."""
 
     consume_mode: str
     lease_max_records: int
@@ -105,7 +105,7 @@ def effective_group(configs: Mapping[str, str]) -> GroupConfig:
 
 
 def consume_mode(group: Mapping[str, str], subject: Mapping[str, str]) -> str:
-    """How a group reads a subject: the group's own word, else the subject's, else `auto`."""
+    """How a group reads a subject: the group's own config, else the subject's, else `auto`."""
     return str(_in_force(MODE, group if MODE in group else subject))
 
 

@@ -10,10 +10,10 @@ SCHEMA_VERSION, and in `_upgrade` bring the older ones up to it in the same tran
 Rules
 - A change is durable when `apply` returns: `synchronous=FULL`, in WAL mode, which costs one sync
   per transaction where a rollback journal costs three. Several changes share a transaction;
-  should it fail, each is tried alone, so that a bad one does not take the others with it.
+  if it fails, each is tried alone, so that one bad change does not make the others fail.
 - A file that is not a database, is damaged or lacks our tables or their columns is set aside as
-  `meta.db.corrupt-<time>`, never deleted, and an empty one takes its place: configs are lost
-  then, messages never. A file that merely cannot be opened (permissions, no space) is a
+  `meta.db.corrupt-<time>`, never deleted, and replaced by an empty one: configs are lost
+  then, messages never. A file that is whole but cannot be opened (permissions, no space) is a
   StoreError: the log in the same folder could not be written either.
 - A single row that is damaged costs that row only: `stored.damaged` has it. The tables are then made
   again, in the transaction that read them; likewise where an index or a column's type is damaged.
@@ -63,7 +63,7 @@ BROKER = ""
 """The name under which the broker's own configs are kept, beside those of groups."""
 _AT_ONCE = 500  # SQLite may be built for no more than 999 values in a statement
 
-_NOT_THE_FILE = {  # errors of SQLite that say nothing against the file
+_NOT_THE_FILE = {  # errors of SQLite that do not mean that the file is damaged
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_FULL,
@@ -156,7 +156,7 @@ class Store:
             return []
         try:
             self._transact(changes)
-        except Exception as error:  # whoever waits for a change must hear of it
+        except Exception as error:  # those who wait for a change must learn that it failed
             if len(changes) == 1:
                 return [StoreError(f"the meta store refused a change: {_reason(error)}")]
             return [self.apply([change])[0] for change in changes]
@@ -225,7 +225,7 @@ def _load(connection: sa.Connection) -> Stored:
 
 
 def _is_whole_sqlite(connection: sa.Connection) -> bool:
-    """False where all rows can be read and yet something is wrong; else it is no database of ours."""
+    """False where all rows can be read but something is wrong. Raises where it is no database of ours."""
     found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
     if found == "ok":
         return True
@@ -268,7 +268,7 @@ def _set_version(connection: sa.Connection) -> None:
 
 
 def _upgrade(connection: sa.Connection, version: int) -> None:
-    """Version 1 knew no groups, version 2 no checksums: what the rows hold now is taken for right."""
+    """Version 1 knew no groups, version 2 no checksums: what the rows hold now is taken as correct."""
     if version < 2:
         GROUP_CONFIGS.create(connection)
     for table in (PROPERTIES, SUBJECTS, CONFIGS, GROUP_CONFIGS):

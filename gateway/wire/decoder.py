@@ -1,7 +1,7 @@
 """Writes the flat decoder of one version of a message: `decode(buf, pos=0) -> (message, end)`.
 
-It walks the reference construct and emits one function with nothing in it but locals. What makes it
-quick:
+It walks the reference construct and emits one function that uses only local variables. What makes it
+fast:
 
 - adjacent fixed fields are one `unpack_from`, and the length, count or tag byte that follows them
   is part of it: every varint has at least one byte, so reading one as "B" never reads too far;

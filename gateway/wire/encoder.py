@@ -9,7 +9,7 @@ and then the caller's own buffers follow as they are, ready for one scatter-gath
 - an array may be given as `Encoded`: elements that were encoded before, for this same version. They may
   be many megabytes, and are not copied either;
 - a value that the version has no field for must be the default, unless the field is ignorable;
-- an error message is cut where it is longer than anybody reads: it may quote names of any length.
+- an error message that is very long is cut: it may quote names of any length.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Encoder:
         else:
             fmt = FORMATS[id(node)]
             if fmt == "16s":
-                # struct would pad or cut a wrong length without a word.
+                # struct would pad or cut a wrong length silently.
                 with self.out.block(f"if len({expression}) != 16:"):
                     self.out.line('raise WireError("a uuid has sixteen bytes")')
             self.put(fmt, expression)

@@ -2,7 +2,7 @@
 
 Topics and groups have configs that can be changed; `Configured` is what the two have in common. A group's
 belong to its name, whether or not the group exists; with them is shown how many messages it has missed.
-The broker's options can only be shown, but for those that have no effect (meta/broker_configs.py).
+The broker's options can only be shown, except for those that have no effect (meta/broker_configs.py).
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _expired(broker: Broker, name: str) -> ConfigRow:
 
 
 def check_broker(broker: Broker, name: str) -> None:
-    """Raises Refused unless a BROKER resource names this broker, or all of them by no name."""
+    """Raises Refused unless a BROKER resource names this broker, or no broker, which means all of them."""
     if name not in ("", str(broker.node_id)):
         raise Refused(
             ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}; there is no {name!r}"
