@@ -248,6 +248,20 @@ TestArchive.settings = settings(
 )
 
 
+@pytest.mark.parametrize("crash_at", range(1, 25))
+def test_compaction_that_ends_between_the_swap_and_a_foreign_file(crash_at: int) -> None:
+    """The next run brings the file back, and does not wait until the old folder may go."""
+    machine = Archive()
+    try:
+        machine.open()
+        machine.archive(rows=1, crash_at=24)
+        machine.archive(rows=1, crash_at=24)
+        machine.compact(crash_at=crash_at)
+        assert (machine.folder / DAY / "mine.txt").exists()
+    finally:
+        machine.teardown()
+
+
 def test_reader_in_the_middle_of_listing_a_day_misses_files(tmp_path: Path) -> None:
     """It has opened the folder, and has got a part of the names, when the files are put together."""
     state = make_archive(tmp_path, 5)
