@@ -1,8 +1,8 @@
 """Members of a group for a benchmark: librdkafka at its default settings, several to a process.
 
 Each message carries its number in its first eight bytes. Members mark the numbers that they have handled in
-memory that all processes share (`Marks`), so that "all handled" is known wherever they went, and what was
-handled twice is seen. A handler is a pause after each message. Times are those of the system's monotonic
+memory that all processes share (`Marks`). So it is known when all are handled, by any member, and which
+were handled twice. A handler is a pause after each message. Times are those of the system's monotonic
 clock, which all processes read alike.
 
     marks = Marks(20_000)
@@ -34,7 +34,7 @@ from typing import IO, Any, Self
 from confluent_kafka import Consumer, ShareConsumer, TopicPartition
 
 AT_ONCE = 2000
-"""Messages taken in one call where the handler does nothing."""
+"""How many messages one call takes where the handler does nothing."""
 _SECONDS = 600
 
 
@@ -60,7 +60,7 @@ class Result:
     handled: int = 0
     first_at: float = 0.0
     last_at: float = 0.0
-    """When it last handled a message that nobody had handled before."""
+    """When it last handled a message that no member had handled before."""
     longest_gap: float = 0.0
     gap_began: float = 0.0
     taken: int = 0
@@ -91,7 +91,7 @@ class Marks:
         return self.count - handled.count(0) - handled.count(1)
 
     def wait(self, count: int | None = None, seconds: float = _SECONDS) -> None:
-        """Until so many are handled; all, unless said otherwise."""
+        """Waits until so many are handled, or all."""
         wanted = self.count if count is None else count
         end = time.monotonic() + seconds
         while (left := self.left()) > self.count - wanted:
@@ -136,7 +136,7 @@ class MemberProcess:
                 self._results.put([Result(**each) for each in json.loads(line)])
 
     def wait_assigned(self, seconds: float = 60) -> None:
-        """Until each of its members has held the subject; once."""
+        """Waits until each of its members has held the subject once."""
         for _ in range(self.work.members):
             if not self._assigned.acquire(timeout=seconds):
                 raise RuntimeError("a member was not given the subject in time")
@@ -150,7 +150,7 @@ class MemberProcess:
         return self._results.get(timeout=60)
 
     def stop(self) -> list[Result]:
-        """All leave in an orderly way."""
+        """All members leave the group."""
         self._say("stop")
         if self._end():
             raise RuntimeError(f"members ended with {self.child.returncode}")

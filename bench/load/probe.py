@@ -1,8 +1,9 @@
-"""One producer and one consumer at an easy pace, in a process of their own: what they notice of others.
+"""A well-behaved producer and consumer in a process of their own: how much do other clients disturb them?
 
 The producer sends a record of 100 bytes with acks=all each PAUSE_SECONDS, and waits for the answer. The
-consumer fetches as a client at default settings does. Measured for each record: until it was acknowledged,
-and until it was read, both from when it was to be sent, so that a stall counts for all whom it met.
+consumer fetches as a client at default settings does. Measured for each record: the time until it was
+acknowledged, and until it was read, both from when it should have been sent. So a stall counts for every
+record that it delays.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class _Reader(threading.Thread):
 
 
 def _send(work: Work) -> tuple[dict[int, float], dict[int, float]]:
-    """When each offset was to be sent, and when it was acknowledged."""
+    """When each offset should have been sent, and when it was acknowledged."""
     due: dict[int, float] = {}
     acked: dict[int, float] = {}
     request = frames.produce_request(work.topic, frames.record_batch([bytes(100)]), -1)

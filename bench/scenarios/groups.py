@@ -1,7 +1,8 @@
-"""Groups as such: members that come, go and die, many groups, and what a commit costs.
+"""Groups: members that join, leave and die, many groups, and what a commit costs.
 
-- Joins and leaves are raw frames, so that starting a client does not slow down those who are watched. A gap
-  is the time between two messages that one member handled; there is always more to handle.
+- Joins and leaves are raw frames, so that starting a client does not slow down the members that are
+  measured. A gap is the time between two messages that one member handled; there is always more to
+  handle.
 - A killed member had read everything and committed nothing; redelivered is when another has handled it all.
 - A commit is timed by a raw socket, from the request written to the answer read: the broker's own part, and
   the loopback. The disk is asked for as many bytes in the same folder, just before and after.

@@ -1,4 +1,4 @@
-"""One hostile client beside a well-behaved producer and consumer: what these notice, what the broker holds.
+"""One hostile client beside a well-behaved producer and consumer: their latency, the memory of the broker.
 
 Each kind of attack has a fresh broker. `bench/load/probe.py` says what is measured.
 """

@@ -1,10 +1,11 @@
 """Members of one group that share one subject: how the work spreads, how fast, at what cost.
 
-Members are librdkafka at its default settings, in processes of up to eight. The clock runs from the moment
-when all members hold the subject, in a group that has a cursor (`consume.mode=shared`), to the last message
-handled. A handler is a pause of 5 ms, so the ideal time is 5 ms for each message, divided by the members,
-whatever the machine. Kafka's share groups do the same work where a column has them; they say nothing of
-their assignment, so messages are written when all have been there for longer than a heartbeat.
+Members are librdkafka at its default settings, in processes of up to eight. The clock runs from the
+moment when all members hold the subject, in a group that has a cursor (`consume.mode=shared`), to the
+last message handled. A handler is a pause of 5 ms, so the ideal time is 5 ms for each message, divided by
+the members, on any machine. Kafka's share groups do the same work where a column has them; they do not
+report their assignment, so messages are written when all members have been there for longer than a
+heartbeat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lies in an archive's folder, and which of it counts.
+"""What is in an archive's folder, and which files count.
 
     subject=orders/day=2026-11-16/00000000000000000007-5f0c9e1b-0000.parquet   messages of a UTC day
     _files/subject=orders/day=2026-11-16/00000000000000000007-5f0c9e1b-0000    the same file (a hard link)
@@ -10,10 +10,11 @@
 
 A file of messages counts when the newest commit says so, and not before: a run writes its files
 under _staging, moves them to _files, syncs them, and only then writes the commit, which appears
-at once and never takes the place of another. What a crash leaves is in no commit. The folders
-`subject=…` show to all other readers what counts (archive/view.py).
+in one step and never replaces another. The folders `subject=…` show to all other readers what
+counts (archive/view.py).
 
-So is what a lost commit leaves, and that must not be deleted. Every file is named after its commit:
+A file that is in no commit is left over from a crash; or its commit is lost, and then it must not be
+deleted. To tell these apart, every file is named after its commit:
 
 | number of the file | named by the commits | then |
 |---|---|---|
@@ -22,8 +23,8 @@ So is what a lost commit leaves, and that must not be deleted. Every file is nam
 | up to the newest commit's and one more | no | a leftover: deleted once all it holds is archived |
 | above that | no | commits are lost: no run begins |
 
-The first commit of a subject says where its archive begins, before there is a file of it: from then on
-whatever retention deletes is seen to be missing, and files without any commit are seen to be no leftover.
+The first commit of a subject says where its archive begins, before there is a file of it: from then on a
+run notices everything that retention deletes, and knows that files without any commit are no leftovers.
 
     {"version": 1, "number": 7, "at_ms": 1794808845375,
      "ranges": {"orders": [1000, 2000]}, "lost": {"orders": [[900, 1000]]},
@@ -31,16 +32,16 @@ whatever retention deletes is seen to be missing, and files without any commit a
      "remove": [], "ids": {"orders": "b1c9…"}}
 
 A range is half open and begins where the archive of that subject ended: at the end of the range before,
-or of what was lost (deleted by retention before it was archived). `rows` may be fewer than the range
-is wide, since offsets have holes. `ids` tells a subject from another of the same name that was made
-later. A compaction has no ranges: it adds files that hold the rows of those it removes. A removed
+or of what was lost (deleted by retention before it was archived). `rows` may be fewer than the range is
+wide, since offsets have holes. `ids` distinguishes a subject from another one of the same name that was
+made later. A compaction has no ranges: it adds files that hold the rows of those it removes. A removed
 file stays in _files for KEEP_REMOVED_MS, for readers that chose it before.
 
 Archives of earlier versions have no _files until the next run: `found` looks in both places.
 
-Every SNAPSHOT_EVERY commits their sum is written as a snapshot, and what it sums up is deleted, so
-the folder and the time to open it do not grow with the number of runs. The state changes only in
-`State.apply`, when it is loaded and when it is written.
+Every SNAPSHOT_EVERY commits the state is written as a snapshot, and the commits that it covers are
+deleted, so the folder and the time to open it do not grow with the number of runs. The state changes only
+in `State.apply`, when it is loaded and when it is written.
 
 The format's version is in every commit. A newer one is refused. A change that old readers cannot
 follow raises VERSION; `_commit_of` and `_snapshot_of` then read both.
@@ -78,7 +79,7 @@ _COMMIT = re.compile(r"([0-9]{20})\.json")
 _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot\.json")
 _SUFFIX = ".parquet"
 _DATA = re.compile(r"[0-9]{20}-(?:[0-9a-f]{8}-)?[0-9]{4,}\.parquet")
-"""Archives of the first days have files without the token in the middle."""
+"""The oldest archives have files without the token in the middle."""
 
 Range = tuple[int, int]
 
@@ -168,7 +169,7 @@ class State:
 
 def load(folder: Path) -> State:
     """The state after the newest commit. Needs no lock: it reads again when the run under way has
-    just put commits together."""
+    just replaced commits by a snapshot."""
     for _ in range(LOAD_ATTEMPTS):
         names = _names(folder)
         try:
@@ -184,15 +185,15 @@ def exists(folder: Path) -> bool:
 
 
 def write_commit(folder: Path, state: State, commit: Commit) -> None:
-    """Returns when the commit holds; what it adds must be synced before. From time to time it also
-    puts commits together."""
+    """Returns when the commit is durable; what it adds must be synced before. From time to time it also
+    writes a snapshot."""
     content = {"version": VERSION, **asdict(commit)}
     trial = State(number=state.number, begin=dict(state.begin), next=dict(state.next))
     trial.files = dict(state.files)
     trial.apply(commit)
     path = folder / COMMITS / f"{commit.number:020}.json"
     if any(name[:20] >= path.name[:20] for name in _names(folder) if _counts(name)):
-        # Whatever the lock did: who finds commits that it did not write has no say here.
+        # Even with the lock: a run that finds commits which it did not write must not continue.
         raise ConnectorError(
             f"{folder} has got commits of another run: run this again when it ended"
         )
@@ -213,8 +214,8 @@ def found(folder: Path, path: str) -> Path:
 
 
 def leftovers(folder: Path, state: State) -> list[str]:
-    """The files that no commit has. A ConnectorError when it is commits or files that are lost.
-    Only for who holds the lock."""
+    """The files that no commit has. A ConnectorError when commits or files are lost.
+    The caller must hold the lock."""
     there = {path.relative_to(folder).as_posix() for path in shown_files(folder)}
     there |= _stored_files(folder)
     newest = max((int(name.rpartition("/")[2][:20]) for name in there), default=-1)
@@ -233,7 +234,7 @@ def leftovers(folder: Path, state: State) -> list[str]:
 
 
 def remove_replaced(folder: Path, state: State, now_ms: int) -> None:
-    """Deletes what no reader can still be reading. Only for who holds the lock."""
+    """Deletes what no reader can still be reading. The caller must hold the lock."""
     over = [path for path, at in state.removed.items() if now_ms - at >= KEEP_REMOVED_MS]
     for path in over:
         stored(folder, path).unlink(missing_ok=True)
@@ -331,7 +332,7 @@ def is_data(name: str) -> bool:
 
 
 def shown_files(folder: Path) -> Iterator[Path]:
-    """What readers see that know nothing of commits."""
+    """What readers see that do not know of commits."""
     for path in folder.glob("subject=*/day=*/*.parquet"):
         if is_data(path.name):
             yield path

@@ -1,12 +1,12 @@
 """A run of `archive`: batch after batch, from where the archive ends to where the subjects end.
 
-    clean       loads the commits; ends here if some are lost; all readers see what they say
+    clean       loads the commits, ends here if some are lost, and shows to all readers what they say
     begin       a subject that is new gets its first commit: where its archive begins
     catch_up    batches, until the ends of `begin` are reached; small files are put together
-    finish      what runs before have left is deleted, if it is needless
+    finish      what earlier runs have left over is deleted, if it is superfluous
 
-Under way a subject may lose messages to retention, or be deleted and made again. So each batch asks
-where the subjects begin now, and before it is committed whether they are still the same ones: an id
+During a run a subject may lose messages to retention, or be deleted and made again. So each batch asks
+where the subjects begin now, and before it is committed whether they are still the same ones. An id
 is never given twice, so what was read in between is of that subject too. What Spark wrote is counted,
 and a commit is made only if the files in the folder hold as much.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 256 << 20
 FIRST_BATCH = 1_000
-"""While it is not known how large the messages are, which may be tens of megabytes."""
+"""For the first batch: messages may have tens of megabytes."""
 LARGEST_BATCH = 5_000_000
 OFFSETS_PER_TASK = 50_000
 COMPACT_EVERY = 16
@@ -66,12 +66,12 @@ class Archived:
     messages: int = 0
     octets: int = 0
     compacts: bool = True
-    """Whether the file system allows what a compaction needs."""
+    """Whether the file system can do what a compaction needs."""
     replaced: int = 0
     leftovers: int = 0
-    """Files of runs that broke off: deleted."""
+    """Files of interrupted runs: deleted."""
     kept: int = 0
-    """Such files that hold messages which the archive has not."""
+    """Such files that hold messages which the archive does not have."""
     lost: dict[str, list[Range]] = field(default_factory=dict)
     files: int = 0
 
@@ -99,7 +99,7 @@ class Archived:
 
 
 class Run:
-    """Only for who holds the lock. `spark` is an `archive_session`."""
+    """The caller must hold the lock. `spark` is an `archive_session`."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Run:
         self.done.compacts = can_swap(self.folder)
 
     def begin(self) -> Offsets:
-        """Gives where the subjects end."""
+        """Returns where the subjects end."""
         ids = identities(self.bootstrap, self.names)
         kept = earliest(self.bootstrap, self.names)
         self._check_same(ids | self.state.ids)
@@ -160,7 +160,7 @@ class Run:
         return self.done
 
     def _starts(self, ends: Offsets) -> tuple[Offsets, dict[str, Range]]:
-        """Where each subject goes on, and what was deleted before that."""
+        """Where each subject continues, and what was deleted before that."""
         kept = earliest(self.bootstrap, ends)
         self._check_same(self.state.ids)
         starts = {name: self.state.next[name] for name in ends}
@@ -199,7 +199,7 @@ class Run:
             kept = earliest(self.bootstrap, ranges)
             if all(kept[name] <= start for name, (start, _) in ranges.items()):
                 raise
-            return  # retention was quicker: `_starts` sees to it
+            return  # retention was faster: `_starts` handles it
         self._check_same(self.state.ids)
         gone = {name: [range_] for name, range_ in lost.items()}
         commit_and_show(self.folder, self.state, Commit(number, _now_ms(), ranges, gone, files))

@@ -3,26 +3,26 @@
     dedupe(spark, "127.0.0.1:9092", "orders", "orders-once", "dedupe-orders", window=timedelta(hours=1))
 
 A message is let through when no message with its id was let through in the window before it; its
-doubles in that time are left out. After the window the id may come again. What is let through is a copy
+duplicates in that time are left out. After the window the id may come again. What is let through is a copy
 as copies/copier.py makes them: same key, value and headers, with its origin and its first time added.
 
-The clock of the window is the latest time that the subject has shown so far: it goes by the messages,
-not by when they are read, and never runs back. So a message with an old time is neither lost nor let
+The clock of the window is the latest message time of the subject so far. It depends on the messages,
+not on when they are read, and never goes back. So a message with an old time is neither lost nor let
 through twice, a run over last week decides as it would have decided last week, and batches may
 be cut anywhere. A time ahead of the wall clock counts as the wall clock's.
 
-A message without an id is known by its place alone, and so is let through; the summary tells how many
-there were. By `key` a message's key is its id, by `id` only where it has no id of its own: ask for it
-where a key comes once, since of all the messages of a key one in a window is left.
+A message without an id is let through; the summary says how many there were. By `key` a message's key is
+its id, by `id` only where it has no id of its own. Use these where each key comes once: of all messages
+with the same key only one in a window is let through.
 
-A run goes on in batches to where the source ends as it begins, or, with `follow`, until it is
+A run proceeds in batches to the end that the source had when the run began, or, with `follow`, until it is
 stopped. Before a batch sends anything, its range and what it lets through are on disk
-(dedupe/state.py). A batch that broke off is not decided again: the same messages are let through,
-whatever retention has deleted meanwhile, and copies/copier.py sends each once.
+(dedupe/state.py). An interrupted batch is not decided again: the same messages are let through,
+even if retention has deleted some meanwhile, and copies/copier.py sends each once.
 
-A batch costs its own messages and the ids of one window. What retention deleted before it was read ends
-the run, unless `accept_loss`; then it is kept and told in every summary, and nothing is sent twice for
-it (dedupe/steps.py).
+A batch reads its own messages and the ids of one window. If retention deleted messages before they were
+read, the run ends, unless `accept_loss`; then the loss is kept and shown in every summary, and nothing is
+sent twice because of it (dedupe/steps.py).
 """
 
 from __future__ import annotations

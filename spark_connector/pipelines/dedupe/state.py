@@ -12,23 +12,23 @@
 | state | event | |
 |---|---|---|
 | pending null | plan | pending is the next range, not decided |
-| pending, not decided | plan | the same range again: the run before broke off in it |
+| pending, not decided | plan | the same range again: the run before was interrupted in it |
 | pending, not decided | skip | pending null: nothing of it was sent, so it may be planned again |
 | pending, not decided | decide | what is let through is fixed, on disk before anything of it is sent |
 | pending, decided | commit | next, clock and seen move on together; pending is null |
 
-Every batch leaves a folder of Parquet: a row for each different id in it, with the offsets that were
-let through. A folder counts when it is named here. A batch is decided once: whatever breaks off
-afterwards, and whatever retention deletes meanwhile, its folder tells what is let through. One is dropped
-when its newest time has left the window; when there are many, they are put together into one. Files
-are synced before they are named.
+Every batch leaves a folder of Parquet: a row for each different id in it, with the offsets that were let
+through. A folder counts when it is named here. A batch is decided once: even if the run is interrupted
+afterwards, or retention deletes messages meanwhile, its folder says what is let through. A folder is
+dropped when its newest time has left the window; when there are many, they are merged into one. Files are
+synced before they are named.
 
 `lost` are ranges that retention deleted before they were read. `unsent` counts messages that were let
-through but deleted before they, or their copies' fate, could be seen (see dedupe/command.py).
+through but deleted before they could be sent, or before it was known that they were (see dedupe/steps.py).
 `nameless` are messages without an id.
 
-The window, the identity and the subjects are part of the run: a folder refuses to be used for others,
-since what it has seen would not tell the truth about them. `run` is the journal's mark. Nothing
+The window, the identity and the subjects are part of the run: a folder cannot be used with others,
+since the ids that it has seen would be wrong for them. `run` is the journal's mark. Nothing
 here knows Spark or the broker.
 """
 
@@ -51,7 +51,7 @@ VERSION = 2
 FILE = "dedupe.json"
 SEEN = "seen"
 NO_CLOCK = -(1 << 62)
-"""Before any time, and far enough from the end of 64 bits to reckon with."""
+"""Before any time, and far enough from the end of 64 bits to calculate with."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Decided:
     read: int
     nameless: int
     sent: int
-    """To be sent."""
+    """How many should be sent."""
     top_ms: int
 
 
@@ -78,7 +78,7 @@ class Pending:
     start: int
     end: int
     now_ms: int
-    """A time that lies ahead of this is taken for this."""
+    """A time later than this counts as this."""
     decided: Decided | None = None
 
     @property
@@ -94,7 +94,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class State:
-    """All that changes."""
+    """Everything that changes during a run."""
 
     next: int
     batch: int = 0
@@ -123,7 +123,7 @@ class StateFile:
             self._write(State(first))
 
     def plan(self, end: int, now_ms: int) -> Pending:
-        """The batch to do now: the one that broke off, or else from where the last ended to `end`."""
+        """The next batch: the interrupted one, or else from where the last ended to `end`."""
         if self.state.pending is None:
             assert end > self.state.next
             self._write(replace(self.state, pending=Pending(self.state.next, end, now_ms)))
@@ -131,7 +131,7 @@ class StateFile:
         return self.state.pending
 
     def skip_to(self, offset: int) -> None:
-        """Goes on without what lies below, since it is deleted."""
+        """Skips what lies below, since it is deleted."""
         state = self.state
         assert offset > state.next
         assert state.pending is None or state.pending.decided is None

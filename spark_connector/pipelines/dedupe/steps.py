@@ -8,9 +8,9 @@ retention may do in between:
 |---|---|---|
 | what no batch has decided | an error | the range is passed over and kept as lost |
 | what is decided, and may not be sent | an error | what is left is sent; the rest is counted as unsent |
-| the copies of a batch that broke off | an error | it is passed over, and counted as unsent |
+| the copies of an interrupted batch | an error | it is passed over, and counted as unsent |
 
-A batch of which the journal says that it is done needs none of them any more.
+A batch that the journal calls done needs none of these any more.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Steps:
         except ConnectorError:
             if self._kept() == kept:
                 raise
-            # Retention has moved on, under the batch perhaps: that is looked at again, and told.
+            # Retention may have deleted messages of this batch: check again, and report it.
             self._step(source_end)
 
     def _step(self, source_end: int) -> None:
@@ -84,7 +84,7 @@ class Steps:
             self._merge()
 
     def _pending(self, source_end: int) -> Pending | None:
-        """The batch to do now; None: retention has deleted all there was."""
+        """The next batch; None: retention has deleted everything."""
         pending = self.state_file.state.pending
         if pending is not None and pending.decided is not None:
             return pending
@@ -100,7 +100,7 @@ class Steps:
         )
 
     def _sent(self, pending: Pending) -> int:
-        """How many copies of this batch the target has got."""
+        """How many copies of this batch the target has."""
         number, range_ = self.state_file.state.batch, pending.range
         assert pending.decided is not None
         if not pending.decided.sent:
@@ -176,7 +176,7 @@ class Steps:
         )
 
     def _write(self, rows: DataFrame, folder: Path) -> int:
-        """Returns how many rows there were, as those saw it who wrote them."""
+        """Returns how many rows there were, counted by the tasks that wrote them."""
         seen = Observation()
         with clear_errors():
             observed = rows.observe(seen, sql.count(sql.lit(1)).alias("rows"))

@@ -264,7 +264,7 @@ def _block(title: str, inside: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column is set to the left; cells are HTML already."""
+    """The first column is aligned to the left; cells are HTML already."""
 
     def row(tag: str, cells: Sequence[str]) -> str:
         first = f'<{tag} class="name">{cells[0]}</{tag}>'
@@ -283,7 +283,7 @@ def _longest(subject: SubjectFacts) -> str:
 
 
 def _slot_name(slot_ms: int) -> str:
-    """second, 10 seconds, minute, 5 minutes, hour, day, …: what stands behind "per"."""
+    """second, 10 seconds, minute, 5 minutes, hour, day, …: the words after "per"."""
     for unit, name in (
         (24 * HOUR_MS, "day"),
         (HOUR_MS, "hour"),

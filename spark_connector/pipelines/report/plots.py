@@ -1,8 +1,8 @@
-"""Plots of a report as SVG text, to stand inside an HTML page. No Spark in here.
+"""Plots of a report as SVG text, for an HTML page. No Spark in here.
 
 A plot is drawn in a box of WIDTH by HEIGHT units that the page stretches to its column. Colours and
-fonts are the page's: everything drawn carries a class, and the page's style says how a class looks
-in the light and in the dark. Each bar and point has a `title`, which browsers show under the pointer.
+fonts are the page's: everything drawn has a class, and the page's style says how a class looks
+in light and dark mode. Each bar and point has a `title`, which browsers show under the pointer.
 
 The time axis begins and ends where the report does, the same for all its subjects, so that plots
 below each other can be compared. Numbers on the other axis are round in their unit (10, 20, 30 s and
@@ -62,12 +62,12 @@ class TimeAxis:
 
 @dataclass(frozen=True)
 class Unit:
-    """What goes up."""
+    """The vertical axis."""
 
     show: Callable[[float], str]
-    """As it is told under the pointer."""
+    """A value as it is shown under the pointer."""
     tick: Callable[[float], str]
-    """As it stands beside the axis, where there is room for seven letters."""
+    """A value as it is shown beside the axis, where there is room for seven letters."""
     ticks: Callable[[float], Sequence[int]]
     """From 0 to at or above the top."""
 
@@ -185,7 +185,7 @@ LENGTH = Unit(lambda ms: duration(ms / 1000), short_length, round_lengths)
 
 
 class _Height:
-    """The axis that goes up."""
+    """Draws the vertical axis."""
 
     def __init__(self, top: float, unit: Unit) -> None:
         self._ticks = unit.ticks(top)
