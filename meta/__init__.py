@@ -3,7 +3,7 @@
 - definitions: which configs exist, which values are allowed, which value is in force
 - group_configs: the same for consumer groups
 - registry: answers from memory, changes through SQL (not re-exported: it imports SQLAlchemy)
-- store: the SQL itself
+- store: opening the database, transactions; rows: its tables; changes: the SQL of each change
 - values: types and bounds of config values
 """
 

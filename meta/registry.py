@@ -34,18 +34,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from kumquat.meta.definitions import SubjectDefaults, outdated
-from kumquat.meta.group_configs import GroupConfig, effective_group
-from kumquat.meta.repair import group_repairs, safe_configs, subject_lines
-from kumquat.meta.store import (
+from kumquat.meta.changes import (
     BROKER,
     AlterGroup,
     AlterSubject,
     Change,
     DeleteSubject,
     PutSubject,
-    Store,
 )
+from kumquat.meta.definitions import SubjectDefaults, outdated
+from kumquat.meta.group_configs import GroupConfig, effective_group
+from kumquat.meta.repair import group_repairs, safe_configs, subject_lines
+from kumquat.meta.store import Store
 
 if TYPE_CHECKING:
     from kumquat.meta.errors import StoreError

@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kumquat.meta.catalogue import DEFINITIONS
+from kumquat.meta.changes import BROKER, AlterGroup
 from kumquat.meta.group_configs import GROUP_DEFINITIONS, MODE
-from kumquat.meta.store import BROKER, AlterGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
