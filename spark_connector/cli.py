@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except OSError as error:
         args.progress.end()
-        return _refuse(_told(error))
+        return _refuse(_explained(error))
     except KeyboardInterrupt as stop:
         args.progress.end()
         print("kumquat-spark: stopped; run it again to go on", file=sys.stderr)
@@ -105,8 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="kumquat-spark", description="Data pipelines on Kumquat, run by Spark.")
     commands = top.add_subparsers(dest="command", metavar="NAME", required=True)
-    for name, told in PIPELINES.items():
-        command = commands.add_parser(name, help=told, description=told)
+    for name, text in PIPELINES.items():
+        command = commands.add_parser(name, help=text, description=text)
         _module(name).add_arguments(command)
         group = command.add_argument_group("Spark")
         group.add_argument("--master", default="local[*]", help="where Spark runs (local[*])")
@@ -204,10 +204,10 @@ def _show(summary: Summary) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _told(error: OSError) -> str:
+def _explained(error: OSError) -> str:
     """A disk that is full, a folder that is a file or not ours: the system knows which and why."""
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}: mend that or give another place, then run it again"
+    return f"{where}{error.strerror or error}: fix that or give another place, then run it again"
 
 
 def _refuse(reason: str) -> int:

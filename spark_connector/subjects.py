@@ -198,9 +198,9 @@ def _parsed(frame: DataFrame, json: StructType | str, on_bad: str) -> DataFrame:
     schema = json if isinstance(json, StructType) else StructType.fromDDL(json)
     if not isinstance(schema, StructType) or CORRUPT in schema.fieldNames():
         raise ConnectorError(f"on_bad={on_bad} needs a schema of fields, without {CORRUPT}")
-    told = StructType([*schema.fields, StructField(CORRUPT, StringType())])
+    with_corrupt = StructType([*schema.fields, StructField(CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    parsed = frame.withColumn("value", sql.from_json(text, told, options))
+    parsed = frame.withColumn("value", sql.from_json(text, with_corrupt, options))
     is_bad = sql.col("value")[CORRUPT].isNotNull()
     value = sql.when(~is_bad, sql.col("value").dropFields(CORRUPT))
     if on_bad == "DROPMALFORMED":

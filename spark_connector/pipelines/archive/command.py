@@ -33,7 +33,8 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import check_subjects, matching
-from kumquat.spark.pipelines.archive.format import COMMITS, LOCK, Range, State, exists, load
+from kumquat.spark.pipelines.archive.commits import State, exists, load
+from kumquat.spark.pipelines.archive.format import COMMITS, LOCK, Range
 from kumquat.spark.pipelines.archive.run import Archived, Run
 from kumquat.spark.pipelines.archive.writer import archive_session, read_files
 from kumquat.spark.pipelines.common.durable import locked

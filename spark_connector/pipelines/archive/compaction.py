@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.archive.format import ArchiveFile, Commit, State
+from kumquat.spark.pipelines.archive.commits import Commit, State
+from kumquat.spark.pipelines.archive.format import ArchiveFile
 from kumquat.spark.pipelines.archive.view import commit_and_show
 from kumquat.spark.pipelines.archive.writer import read_files, write_files
 

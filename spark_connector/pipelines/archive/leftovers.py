@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from kumquat.spark.pipelines.archive.format import State
+    from kumquat.spark.pipelines.archive.commits import State
 
 
-def remove_needless(
+def remove_superfluous(
     spark: SparkSession, folder: Path, state: State, leftovers: Sequence[str]
 ) -> list[str]:
     """Returns what was deleted. They are in _files by now (`show_all`), and seen by no reader."""

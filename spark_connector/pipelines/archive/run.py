@@ -24,17 +24,10 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import earliest, identities, latest
+from kumquat.spark.pipelines.archive.commits import Commit, leftovers, load, remove_replaced
 from kumquat.spark.pipelines.archive.compaction import compact
-from kumquat.spark.pipelines.archive.format import (
-    STAGING,
-    ArchiveFile,
-    Commit,
-    Range,
-    leftovers,
-    load,
-    remove_replaced,
-)
-from kumquat.spark.pipelines.archive.leftovers import remove_needless
+from kumquat.spark.pipelines.archive.format import STAGING, ArchiveFile, Range
+from kumquat.spark.pipelines.archive.leftovers import remove_superfluous
 from kumquat.spark.pipelines.archive.view import can_swap, commit_and_show, show_all
 from kumquat.spark.pipelines.archive.writer import as_archived, write_files
 from kumquat.spark.pipelines.common.summary import Progress, Summary, count, size
@@ -94,7 +87,7 @@ class Archived:
             )
             values.append(("KEPT", f"{broke_off}: they hold messages that are not archived"))
         for subject, ranges in self.lost.items():
-            values += [("LOST", f"{subject}: {_told(each)}") for each in ranges]
+            values += [("LOST", f"{subject}: {_offsets(each)}") for each in ranges]
         return Summary(f"archive: {count(self.messages, 'message')}", values)
 
 
@@ -150,7 +143,7 @@ class Run:
         self._compact(file_bytes)
 
     def finish(self) -> Archived:
-        gone = remove_needless(self.spark, self.folder, self.state, self.leftovers)
+        gone = remove_superfluous(self.spark, self.folder, self.state, self.leftovers)
         self.done.leftovers = len(gone)
         self.done.kept = len(self.leftovers) - len(gone)
         files = self.state.files.values()
@@ -177,7 +170,7 @@ class Run:
         return starts | {name: end for name, (_, end) in lost.items()}, lost
 
     def _lost(self, lost: Mapping[str, Range]) -> str:
-        told = "; ".join(f"{name}: {_told(range_)}" for name, range_ in lost.items())
+        ranges_text = "; ".join(f"{name}: {_offsets(range_)}" for name, range_ in lost.items())
         files = count(len(self.leftovers), "file")
         perhaps = (
             f" ({files} of a run that broke off, or whose commit is lost, may hold them)"
@@ -185,7 +178,7 @@ class Run:
             else ""
         )
         return (
-            f"retention deleted messages before they were archived ({told}): "
+            f"retention deleted messages before they were archived ({ranges_text}): "
             f"go on without them with --accept-loss, and archive more often{perhaps}"
         )
 
@@ -271,7 +264,7 @@ def _portion(starts: Offsets, ends: Offsets, most: int) -> dict[str, Range]:
     return ranges
 
 
-def _told(lost: Range) -> str:
+def _offsets(lost: Range) -> str:
     return f"offsets {lost[0]:,} to {lost[1] - 1:,}"
 
 

@@ -32,21 +32,15 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kumquat.spark.pipelines.archive.format import (
-    REPLACED,
-    STAGING,
-    is_data,
-    shown_files,
-    stored,
-    write_commit,
-)
+from kumquat.spark.pipelines.archive.commits import write_commit
+from kumquat.spark.pipelines.archive.format import REPLACED, STAGING, is_data, shown_files, stored
 from kumquat.spark.pipelines.common.durable import swap, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from kumquat.spark.pipelines.archive.format import Commit, State
+    from kumquat.spark.pipelines.archive.commits import Commit, State
 
 KEEP_LISTED_MS = 600_000
 

@@ -163,12 +163,12 @@ def summary(report: Report, page: str) -> Summary:
 
 
 def _left_out(report: Report) -> list[tuple[str, str]]:
-    told = []
+    rows = []
     if report.empty:
-        told.append(("without messages", ", ".join(report.empty)))
+        rows.append(("without messages", ", ".join(report.empty)))
     if report.timeless:
-        told.append(("left out", timeless_text(report)))
-    return told
+        rows.append(("left out", timeless_text(report)))
+    return rows
 
 
 def timeless_text(report: Report) -> str:

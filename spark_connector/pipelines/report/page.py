@@ -190,15 +190,15 @@ def _sentence(subject: SubjectFacts) -> str:
         keys = "None has a key"
     elif total.keyless:
         keys += f"; {count(total.keyless, 'message')} without a key"
-    told = [
+    sentences = [
         f"{count(total.messages, 'message')}. Sizes: p50 {size(total.size_p50)},",
         f"p99 {size(total.size_p99)}, largest {size(total.largest)}.",
         f"The busiest second had {count(subject.busiest[0])} ({when}).",
         f"{keys}.",
     ]
     if subject.holes:
-        told.append(f"{count(subject.holes, 'offset')} in between without a message.")
-    sentence = f'<p class="soft">{" ".join(told)}</p>'
+        sentences.append(f"{count(subject.holes, 'offset')} in between without a message.")
+    sentence = f'<p class="soft">{" ".join(sentences)}</p>'
     if total.early:
         early = f"{count(total.early, 'delayed message')} came before the time they were due."
         sentence += f'<p class="bad">{early}</p>'

@@ -86,10 +86,10 @@ def bars(
     for start, value in sorted(values.items()):
         x, y = axis.x(start), height.y(value)
         wide = max(axis.x(start + axis.slot_ms) - x - 1, 1.0)
-        told = f"{clock(start)}: {unit.show(value)}"
+        title = f"{clock(start)}: {unit.show(value)}"
         parts.append(
             f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}"'
-            f' height="{_floor() - y:.1f}"><title>{escape(told)}</title></rect>'
+            f' height="{_floor() - y:.1f}"><title>{escape(title)}</title></rect>'
         )
     return _picture(label, parts)
 
@@ -115,10 +115,10 @@ def lines(
             last = start
         parts.append(f'<path class="line {kind}" d="{" ".join(path)}"/>')
         for start, x, value in points:
-            told = f"{clock(start)}, {name}: {unit.show(value)}"
+            title = f"{clock(start)}, {name}: {unit.show(value)}"
             parts.append(
                 f'<circle class="point {kind}" cx="{x:.1f}" cy="{height.y(value):.1f}" r="2.5">'
-                f"<title>{escape(told)}</title></circle>"
+                f"<title>{escape(title)}</title></circle>"
             )
     return _picture(label, parts)
 
@@ -231,10 +231,10 @@ def _time_pattern(ms: int, step: int) -> str:
 
 def _band(axis: TimeAxis, silence: Silence) -> str:
     x, end = axis.x(silence.start_ms), axis.x(silence.end_ms)
-    told = f"silence from {clock(silence.start_ms)} to {clock(silence.end_ms)}"
+    title = f"silence from {clock(silence.start_ms)} to {clock(silence.end_ms)}"
     return (
         f'<rect class="silence" x="{x:.1f}" y="{TOP}" width="{end - x:.1f}"'
-        f' height="{_floor() - TOP}"><title>{told}</title></rect>'
+        f' height="{_floor() - TOP}"><title>{title}</title></rect>'
     )
 
 
