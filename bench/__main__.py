@@ -1,13 +1,13 @@
 """`python -m bench`: runs Kumquat and Apache Kafka side by side and writes bench/RESULTS.md.
 
-    python -m bench                              everything, at full size; writes bench/RESULTS.md
-    python -m bench requests start               only these; prints the tables, writes nothing
-    python -m bench produce-1k --only kumquat    only this column
-    python -m bench --quick                      small sizes: shows that all runs, says nothing
-    python -m bench --list
+    python -m bench                              everything, at full size; writes bench/RESULTS.md python
+    -m bench requests start               only these; prints the tables, writes nothing python -m bench
+    produce-1k --only kumquat    only this column python -m bench --quick                      small
+    sizes: shows that everything runs; numbers mean nothing python -m bench --list
 
-A scenario runs on its columns one after the other, so that what is compared was measured within a
-minute or two. One that fails is reported and the others go on; the exit code is then 1.
+A scenario runs on its columns one after the other, so that numbers which are compared were measured
+within a minute or two. A scenario that fails is reported and the others still run; the exit code is then
+1.
 """
 
 from __future__ import annotations

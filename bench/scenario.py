@@ -27,7 +27,7 @@ Columns = dict[str, Numbers]
 
 @dataclass(frozen=True)
 class Scale:
-    """How much work; `FULL` is what RESULTS.md is made with, `QUICK` only shows that all runs."""
+    """How much work; `FULL` is what RESULTS.md is made with, `QUICK` only shows that everything runs."""
 
     name: str
     seconds: float
@@ -44,7 +44,7 @@ class Scale:
     """By members with a handler that does nothing."""
     groups: int
     delayed: int
-    """Messages for later that are waited for."""
+    """Delayed messages that a scenario waits for."""
     delayed_seconds: int
     scheduled: int
     pending: int

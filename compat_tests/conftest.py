@@ -4,8 +4,8 @@
     pytest compat_tests --broker kafka       Apache Kafka 4.3.1, through the benchmark's launcher
     pytest compat_tests --broker HOST:PORT   any broker that is already there
 
-Every story must hold on Apache Kafka: that is what shows the story right. Where Kumquat must answer
-otherwise, the test says why with `@pytest.mark.differs("why")`. Such a test either asks for the
+Every story must hold on Apache Kafka: this shows that the story is right. Where Kumquat must answer
+differently, the test says why with `@pytest.mark.differs("why")`. Such a test either asks for the
 fixture `is_kafka` and knows both answers, or is skipped on Kafka.
 
 One broker serves all stories of a run, so each takes its own topics from the fixture `names`.
@@ -38,7 +38,7 @@ GROUPS = {
     "group.consumer.heartbeat.interval.ms": "300",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""So that no story waits for what is only slow, nor loses a member because the machine is."""
+"""So that no story waits without need, nor loses a member because the machine is slow."""
 NEVER_MS = 24 * 3600 * 1000
 KAFKA = {
     **GROUPS,
@@ -92,8 +92,8 @@ def bootstrap(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def is_kafka(bootstrap: str) -> bool:
-    """Asked of the broker itself, since HOST:PORT does not say: Kafka makes the partitions it
-    is told to, Kumquat always makes one."""
+    """Asked of the broker itself, since HOST:PORT does not say: Kafka makes as many
+    partitions as asked, Kumquat always makes one."""
     with Wire(bootstrap) as wire:
         name = f"probe-{secrets.token_hex(4)}"
         return bool(create_topic(wire, name, partitions=2).num_partitions == 2)
@@ -113,7 +113,7 @@ _count = itertools.count(1)
 
 @pytest.fixture
 def names(request: pytest.FixtureRequest) -> Callable[[], str]:
-    """Gives topic names that no other test, and no earlier run, has used."""
+    """Returns topic names that no other test, and no earlier run, has used."""
     test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")[:60]
     return lambda: f"{test}-{_run}-{next(_count)}"
 
@@ -132,7 +132,7 @@ def wire(bootstrap: str) -> Iterator[Wire]:
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A topic that is there, with one partition."""
+    """A topic that exists, with one partition."""
     return make_topic()
 
 

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
 DEADLINE = 90.0
-"""Seconds that any one step of a story may take before it has failed. What hangs is ended by it; how fast
-things are is never judged, since the machine may be busy with anything."""
+"""Seconds that any one step of a story may take before it has failed. This ends what hangs; speed is never
+judged, since the machine may be busy."""
 SESSION_MS = 6000
-"""Of members that a story kills or freezes: it waits so long until they are missed."""
+"""Of members that a story kills or freezes: so long the broker takes to notice."""
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 TOO_LARGE = 1_500_000
 """Bytes; above the default max.message.bytes of 1,048,588."""
 LARGE = 900_000
 T0 = int(time.time() * 1000) - 60_000
-"""The first timestamp of a story, in ms. Of today: retention takes what is older than a week."""
+"""The first timestamp of a story, in ms. Of today: retention deletes what is older than a week."""
 
 
 def mostly_long(cases: Iterable[Any], short: Collection[Any]) -> list[Any]:

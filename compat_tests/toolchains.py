@@ -2,8 +2,8 @@
 
 Both toolchains come as wheels with the development dependencies; where there is none for the machine, `go`
 and `node` on the PATH will do. Go modules and npm packages come from their registries, as go.sum and
-package-lock.json pin them. What is built lies in `.cache/` under the hash of its sources: complete or not
-there, and built once.
+package-lock.json pin them. What is built is in `.cache/` under the hash of its sources: complete or absent,
+and built once.
 """
 
 from __future__ import annotations

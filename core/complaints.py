@@ -1,8 +1,7 @@
-"""Saying a thing once: the same trouble at the same place is one line a minute, with a count.
+"""Log lines that do not flood: the same problem at the same place is one line a minute, with a count.
 
-A client that meets a bad place, or is refused, asks again at once, for as long as it runs. The first line
-says all that there is to say; the next one, a minute later, adds how often it was met since. Any thread
-may complain.
+A client that hits a damaged batch, or is refused, asks again at once, for as long as it runs. The first
+line says everything; the next one, a minute later, adds how often it happened since. Any thread may call.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Hashable
 
 INTERVAL_SECONDS = 60.0
 MOST_PLACES = 1_000
-"""The places that were met longest ago are forgotten first, and told of again when they are met again."""
+"""Places are forgotten, the oldest first; if the problem comes back, it is logged again."""
 
 
 class Complaints:
@@ -23,7 +22,7 @@ class Complaints:
         self._log = log
         self._clock = clock
         self._said: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
-        """When it was last said, and how often it was met since."""
+        """When it was last logged, and how often it happened since."""
         self._lock = threading.Lock()
 
     def error(self, place: Hashable, text: str) -> None:

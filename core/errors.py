@@ -1,4 +1,4 @@
-"""Errors of the core, each carrying the Kafka error code that a client is to see.
+"""Errors of the core, each with the Kafka error code that the client gets.
 
 The core knows Kafka's numbers and nothing else of the protocol: a handler turns an error into an
 answer by its `error_code` alone, and shows `str(error)` where the answer has room for a message.
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class KumquatError(Exception):
-    """Base of all errors that a client may be told about."""
+    """Base of all errors that may be answered to a client."""
 
     error_code: ClassVar[int] = -1  # UNKNOWN_SERVER_ERROR
 

@@ -1,15 +1,16 @@
-"""Room for bytes that are held for clients, taken before the memory is.
+"""Room for bytes that the broker holds for clients. It is taken before the memory is allocated.
 
-A `Memory` counts; it allocates nothing. Who is about to hold many bytes takes room for them first and gives
-it back when they are gone. Room goes in the order in which it was asked for, so nobody starves. What is
-larger than all the room is let in when nothing else is: it would wait forever otherwise.
+A `Memory` counts; it allocates nothing. Code that is about to hold many bytes takes room for them first
+and gives it back when they are gone. Room is given in the order in which it was asked for, so nobody
+starves. A request that is larger than all the room gets it when nothing else holds any; it would wait
+forever otherwise.
 
     memory.try_take(size)     True if there is room and nobody waits for it
     await memory.take(size)   when it is this one's turn; a cancelled wait takes nothing
-    memory.overdraw(size)     for what is there already: `free` may fall below zero, and others wait longer
+    memory.overdraw(size)     for bytes that are held already: `free` may fall below zero
     memory.give(size)         back
 
-All of it is for the thread of the event loop.
+To be called from the thread of the event loop only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Threads for work that would stop the event loop, a limited number for each kind of work.
 
-So no kind can take the threads of another: a hundred cold reads leave deliveries their threads. The limits
-belong to the run of the event loop, as Trio's own does.
+No kind can take the threads of another: a hundred cold reads do not block deliveries. The limits
+belong to the run of the event loop, as Trio's own limit does.
 
     await in_thread(READ, function, *arguments)
 
@@ -34,13 +34,13 @@ THREADS: Final = {
     QUERY: 1,
     DECODE: 1,
 }
-"""Few: threads that have the interpreter keep the event loop waiting, and each in turn takes it."""
+"""Few: each thread that runs Python holds the GIL and makes the event loop wait."""
 
 _limiters: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel.RunVar("pools")
 
 
 async def in_thread(kind: str, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
-    """What `function(*arguments)` gives, from a thread of this kind's."""
+    """Run `function(*arguments)` in a thread of this kind and return its result."""
     return await trio.to_thread.run_sync(function, *arguments, limiter=limiter(kind))
 
 

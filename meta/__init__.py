@@ -1,9 +1,9 @@
 """What the broker knows beside its messages: subjects' configs and the registry, kept in SQL.
 
-- definitions: what configs there are, which values are allowed, what they come to
+- definitions: which configs exist, which values are allowed, which value is in force
 - group_configs: the same for consumer groups
-- registry: answers from memory, changes through SQL (not re-exported: it brings SQLAlchemy in)
-- store: the SQL itself
+- registry: answers from memory, changes through SQL (not re-exported: it imports SQLAlchemy)
+- store: opening the database, transactions; rows: its tables; changes: the SQL of each change
 - values: types and bounds of config values
 """
 
@@ -17,14 +17,14 @@ from kumquat.meta.definitions import (
     effective,
     validate,
 )
-from kumquat.meta.errors import ConfigError, MetaError, StoreError
+from kumquat.meta.errors import InvalidConfig, MetaError, StoreError
 
 __all__ = [
     "DEFINITIONS",
-    "ConfigError",
     "ConfigRow",
     "ConfigSource",
     "EffectiveConfig",
+    "InvalidConfig",
     "MetaError",
     "StoreError",
     "SubjectDefaults",

@@ -1,11 +1,12 @@
-"""Broker configs that may be changed while the broker runs, as Kafka's are, and that change nothing here.
+"""Broker configs that a client may change while the broker runs, as in Kafka, and that have no effect here.
 
-    validate_broker("num.io.threads", "8")              # None, or ConfigError with the reason
+    validate_broker("num.io.threads", "8")              # None, or InvalidConfig with the reason
     describe_broker({"num.io.threads": "8"})            # a row per config that is set
 
-Scripts for a Kafka cluster set thread counts, cleaners, throttles and flush intervals. Nothing a client can
-see follows from them here, so they are taken, kept and shown. All other options are read at the broker's
-start (gateway/config/options.py): to take those and not obey would be a lie.
+Scripts for a Kafka cluster set thread counts, cleaners, throttles and flush intervals. Here these have no
+effect that a client could see, so they are accepted, stored and shown. All other options are read when
+the broker starts (gateway/config/options.py). To accept those at run time and ignore them would mislead
+the operator.
 
 There is one broker: what is set for it and what is set for all brokers is the same. Nothing here keeps
 state.
@@ -14,7 +15,7 @@ state.
 from collections.abc import Iterable, Mapping
 
 from kumquat.meta.definitions import ConfigRow, ConfigSource, Synonym
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.values import BOOLEAN, Kind, Value, decimal, integer, one_of, whole
 
 _CODECS = one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
@@ -54,16 +55,16 @@ STORED: dict[str, Kind[Value]] = {
 
 
 def validate_broker(name: str, value: str) -> None:
-    """Raises ConfigError unless the broker may be given this config with this value."""
+    """Raises InvalidConfig unless the broker may be given this config with this value."""
     kind = STORED.get(name)
     if kind is None:
-        raise ConfigError(
+        raise InvalidConfig(
             f"{name} cannot be changed while the broker runs: its options are read at its start"
         )
     try:
         kind.parse(value)
     except ValueError as error:
-        raise ConfigError(f"{name}={value!r} is not allowed: {error}") from None
+        raise InvalidConfig(f"{name}={value!r} is not allowed: {error}") from None
 
 
 def describe_broker(

@@ -1,22 +1,22 @@
-"""Every topic config that Kafka 4 knows, and what it does to a subject here; and two of our own:
+"""Every topic config that Kafka 4 knows, and its effect on a subject here; and two of our own:
 `consume.mode` and `delay.enabled`.
 
-Three effects, and no fourth:
+There are three effects:
 - real: it does here what it does in Kafka.
-- stored: accepted, kept and shown, since everyday scripts set it, but nothing a client can see
-  follows from it (how files are cut, when they are flushed, how they are compressed, what replicas
-  that do not exist would do).
+- stored: accepted, stored and shown, since everyday scripts set it, but without an effect that a
+  client could see (how files are cut, when they are flushed, how they are compressed, what replicas
+  would do, which do not exist here).
 - refused: some values promise what this broker does not do. `refusal` gives the reason for such a
-  value, or None for a value that may be used. Accepting them in silence would be a lie that is
-  found too late.
+  value, or None for a value that may be used. If they were accepted in silence, the operator would
+  find out too late.
 
 Why these are refused: `cleanup.policy` other than delete (nothing is compacted, and something
 must delete); the bounds on message timestamps (timestamps are not compared with the clock);
-remote storage; dead letters by Kafka's switch; `retention.ms` beyond the broker's own (all
-subjects share segments, which go as a whole).
+remote storage; Kafka's config for dead letters; `retention.ms` beyond the broker's own (all
+subjects share segments, which are deleted as a whole).
 
 `synonym` is the broker option that gives the default, under its Kafka name. Defaults are Kafka
-4's, but for the timestamp bounds, whose default here is the only value that is true: no bound.
+4's, except for the timestamp bounds: their default here is the only value that is true, no bound.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,11 @@
-"""What a subject's configs are, may be, and come to: the questions that handlers ask.
+"""A subject's configs: which are allowed, which values are in force, how they are shown. For handlers.
 
     defaults = SubjectDefaults({"log.retention.ms": "86400000"})    # from the broker's options
-    validate("retention.ms", "3600000", defaults)     # None, or ConfigError with the reason
-    effective({"retention.ms": "3600000"}, defaults)  # the five values that the log acts upon
+    validate("retention.ms", "3600000", defaults)     # None, or InvalidConfig with the reason
+    effective({"retention.ms": "3600000"}, defaults)  # the five values that the log uses
     describe({"retention.ms": "3600000"}, defaults)   # a row per config, for DescribeConfigs
 
-A subject's configs are a mapping of the explicitly set ones only, as text, just as the client
+A subject's configs are a mapping of those that were set explicitly, as text, just as the client
 wrote them. Everything else follows from the broker's options (`synonym`) or from the definition's
 default. The table of definitions is catalogue.py; nothing here keeps state or does I/O.
 
@@ -21,7 +21,7 @@ from enum import IntEnum
 from types import MappingProxyType
 
 from kumquat.meta.catalogue import DEFINITIONS, RETIRED, Definition
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.values import ConfigType, Value
 
 __all__ = [
@@ -62,7 +62,7 @@ class SubjectDefaults:
     rows: dict[str, "ConfigRow"] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """Configs as they are shown where they are not set: most are, for most subjects, so they are kept."""
+    """Rows of configs that are not set, made once: most configs of most subjects are not set."""
 
     def __post_init__(self) -> None:
         unknown = set(self.options) - _SYNONYMS
@@ -71,7 +71,7 @@ class SubjectDefaults:
 
     @classmethod
     def changed(cls, options: Mapping[str, object]) -> "SubjectDefaults":
-        """Of all these options, those that are not what the definitions have anyway."""
+        """Of all these options, those that differ from the defaults of the definitions."""
         usual = {(d.synonym, d.default) for d in DEFINITIONS.values()}
         texts = {name: str(value) for name, value in options.items()}
         return cls({name: text for name, text in texts.items() if (name, text) not in usual})
@@ -86,7 +86,7 @@ class SubjectDefaults:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveConfig:
-    """What the log acts upon; -1 is "no limit"."""
+    """What the log uses; -1 is "no limit"."""
 
     max_message_bytes: int
     retention_ms: int
@@ -120,7 +120,7 @@ class ConfigRow:
 
 
 def validate(name: str, value: str, defaults: SubjectDefaults) -> None:
-    """Raises ConfigError unless a subject may have this config with this value."""
+    """Raises InvalidConfig unless a subject may have this config with this value."""
     _parse(name, value, defaults)
 
 
@@ -131,7 +131,7 @@ def effective(configs: Mapping[str, str], defaults: SubjectDefaults) -> Effectiv
         if name in configs:
             try:
                 return _parse(name, configs[name], defaults)
-            except ConfigError:
+            except InvalidConfig:
                 pass
         definition = DEFINITIONS[name]
         return definition.kind.parse(defaults.default_of(definition))
@@ -156,7 +156,7 @@ def outdated(configs: Mapping[str, str], defaults: SubjectDefaults) -> list[str]
     for name, value in configs.items():
         try:
             _parse(name, value, defaults)
-        except ConfigError as error:
+        except InvalidConfig as error:
             reasons.append(str(error))
     return reasons
 
@@ -203,16 +203,16 @@ def _usual_row(definition: Definition, defaults: SubjectDefaults) -> ConfigRow:
 def _parse(name: str, text: str, defaults: SubjectDefaults) -> Value:
     definition = DEFINITIONS.get(name)
     if definition is None:
-        raise ConfigError(_unknown(name))
+        raise InvalidConfig(_unknown(name))
     try:
         value = definition.kind.parse(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is not allowed: {error}") from None
+        raise InvalidConfig(f"{name}={text!r} is not allowed: {error}") from None
     reason = definition.refusal(value) if definition.refusal else None
     if name == "retention.ms":
         reason = _too_long(value, defaults.retention_ms)
     if reason:
-        raise ConfigError(f"{name}={text!r} is refused: {reason}")
+        raise InvalidConfig(f"{name}={text!r} is refused: {reason}")
     return value
 
 

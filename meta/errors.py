@@ -1,6 +1,6 @@
-"""What can go wrong in the meta store, each with the Kafka error code that answers it.
+"""Errors of the meta store, each with the Kafka error code of its answer.
 
-`ConfigError` is the client's fault (a config that is unknown, badly written, or that promises
+`InvalidConfig` is the client's fault (a config that is unknown, badly written, or that promises
 what this broker does not do); `StoreError` is ours (the SQL database cannot be read or written).
 Neither ever concerns a message: messages live in the log, and are served without SQL.
 """
@@ -14,7 +14,7 @@ class MetaError(Exception):
     error_code: ClassVar[int] = -1  # UNKNOWN_SERVER_ERROR
 
 
-class ConfigError(MetaError):
+class InvalidConfig(MetaError):
     """A subject config was refused. The message names the config, the value and what is allowed."""
 
     error_code = 40  # INVALID_CONFIG

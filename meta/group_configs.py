@@ -1,13 +1,13 @@
-"""What a consumer group's configs are, may be, and come to: resource type GROUP of the config APIs.
+"""A consumer group's configs: which are allowed, which values are in force. Kafka's resource type GROUP.
 
-    validate_group("consume.mode", "shared")            # None, or ConfigError with the reason
+    validate_group("consume.mode", "shared")            # None, or InvalidConfig with the reason
     effective_group({"consume.mode": "shared"}).lease_max_records
     consume_mode(configs of the group, configs of the subject)
     describe_group({"consume.mode": "shared"})          # a row per config, for DescribeConfigs
 
 A group's configs are a mapping of the explicitly set ones only, as text. They belong to the group's
 name: they may be set before its first member comes, and outlive its deletion, as in Kafka. A subject
-can say `consume.mode` too, for groups that do not say it themselves. Nothing here keeps state.
+can have `consume.mode` too; it holds for groups that do not set it themselves. Nothing here keeps state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from difflib import get_close_matches
 
 from kumquat.meta.catalogue import CONSUME_MODES, Definition
 from kumquat.meta.definitions import ConfigRow, ConfigSource, Synonym
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.values import INT_MAX, Value, integer, one_of, whole
 
 MODE = "consume.mode"
@@ -70,7 +70,7 @@ assert list(GROUP_DEFINITIONS) == sorted(GROUP_DEFINITIONS), "kept in alphabetic
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What the coordinator and the delivery of a group act upon."""
+    """What the coordinator and the hand-outs of a group use."""
 
     consume_mode: str
     lease_max_records: int
@@ -80,7 +80,7 @@ class GroupConfig:
 
 
 def validate_group(name: str, value: str) -> None:
-    """Raises ConfigError unless a group may have this config with this value."""
+    """Raises InvalidConfig unless a group may have this config with this value."""
     _parse(name, value)
 
 
@@ -105,7 +105,7 @@ def effective_group(configs: Mapping[str, str]) -> GroupConfig:
 
 
 def consume_mode(group: Mapping[str, str], subject: Mapping[str, str]) -> str:
-    """How a group reads a subject: the group's own word, else the subject's, else `auto`."""
+    """How a group reads a subject: the group's own config, else the subject's, else `auto`."""
     return str(_in_force(MODE, group if MODE in group else subject))
 
 
@@ -137,7 +137,7 @@ def _in_force(name: str, configs: Mapping[str, str]) -> Value:
     if name in configs:
         try:
             return _parse(name, configs[name])
-        except ConfigError:
+        except InvalidConfig:
             pass
     definition = GROUP_DEFINITIONS[name]
     return definition.kind.parse(definition.default)
@@ -150,8 +150,8 @@ def _parse(name: str, text: str) -> Value:
         hint = (
             f"; did you mean {near[0]}?" if near else f"; there are {', '.join(GROUP_DEFINITIONS)}"
         )
-        raise ConfigError(f"unknown group config {name!r}{hint}")
+        raise InvalidConfig(f"unknown group config {name!r}{hint}")
     try:
         return definition.kind.parse(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is not allowed: {error}") from None
+        raise InvalidConfig(f"{name}={text!r} is not allowed: {error}") from None

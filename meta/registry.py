@@ -13,17 +13,17 @@ Rules
 - SQL first, in a thread; then memory. What `configs` answers is durable.
 - Changes happen one after the other. Those that come while SQL is busy share the next
   transaction.
-- A cancelled change has happened wholly or not at all, in SQL and in memory alike.
+- A cancelled change has happened completely or not at all, both in SQL and in memory.
 - The message log is the truth about which subjects exist. A creation is answered when both the
-  log and the registry have it; a crash in between leaves one of the two, and `reconcile` settles
-  it at the next start: what only the log has is put back (with default configs, loudly), what
-  only SQL has is dropped.
+  log and the registry have it. A crash in between leaves it in one of the two, and `reconcile` corrects
+  that at the next start: what only the log has is put back (with default configs, and a line in the
+  log), what only SQL has is dropped.
 - A group's configs belong to its name, whether or not the group exists. The broker's own are kept
   beside them, under a name that no group's configs can have: the empty one.
-- A row that does not fit its checksum (rows.py) is not used. `reconcile` tells it, with what was found,
-  and stores instead what does the least harm while the true value is unknown (repair.py).
+- A row that does not fit its checksum (rows.py) is not used. `reconcile` reports it, with what was found,
+  and stores a value that does the least harm while the true one is unknown (repair.py).
 - Validation is not here: see definitions.py and group_configs.py. A stored value that is no
-  longer allowed stays, and is told of.
+  longer allowed stays, and is reported.
 """
 
 import logging
@@ -34,18 +34,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from kumquat.meta.definitions import SubjectDefaults, outdated
-from kumquat.meta.group_configs import GroupConfig, effective_group
-from kumquat.meta.repair import group_repairs, safe_configs, subjects_told
-from kumquat.meta.store import (
+from kumquat.meta.changes import (
     BROKER,
     AlterGroup,
     AlterSubject,
     Change,
     DeleteSubject,
     PutSubject,
-    Store,
 )
+from kumquat.meta.definitions import SubjectDefaults, outdated
+from kumquat.meta.group_configs import GroupConfig, effective_group
+from kumquat.meta.repair import group_repairs, safe_configs, subject_lines
+from kumquat.meta.store import Store
 
 if TYPE_CHECKING:
     from kumquat.meta.errors import StoreError
@@ -91,11 +91,11 @@ class Registry:
         self._waiting: list[_Pending] = []
         self._turn = trio.Lock()
         self.thread = trio.CapacityLimiter(1)
-        """SQL does not wait for threads that others have."""
+        """A thread of its own, so that SQL does not wait for other work."""
 
     @classmethod
     def open(cls, url: str | Path) -> "Registry":
-        """Opens the store at a SQLAlchemy URL or a path; raises StoreError when that cannot be."""
+        """Opens the store at a SQLAlchemy URL or a path; raises StoreError when it cannot."""
         return cls(Store.open(url))
 
     def configs(self, subject_id: int) -> Mapping[str, str]:
@@ -110,7 +110,7 @@ class Registry:
         return self._groups.get(name, _GROUP_DEFAULTS)
 
     def reconcile(self, subjects: Iterable[LogSubject], defaults: SubjectDefaults) -> list[str]:
-        """Brings SQL in line with the log; gives lines on what an operator should know."""
+        """Makes SQL agree with the log; returns lines that an operator should know."""
         stored, damaged = self._store.stored, self._store.stored.damaged
         in_log = {subject.id: subject for subject in subjects}
         put_back = [
@@ -123,9 +123,9 @@ class Registry:
         known = {*stored.subjects, *stored.configs, *damaged.subjects, *damaged.configs}
         dropped = sorted(id_ for id_ in known if id_ not in in_log or id_ in fresh)
         names = {subject.id: subject.name for subject in in_log.values()}
-        for line in subjects_told(damaged, names, {c.id: c.configs for c in put_back}):
+        for line in subject_lines(damaged, names, {c.id: c.configs for c in put_back}):
             logger.error("%s", line)
-        lines = self._tell(put_back, [id_ for id_ in dropped if id_ not in in_log])
+        lines = self._report(put_back, [id_ for id_ in dropped if id_ not in in_log])
         if put_back or dropped:
             self._store.replace(dropped, put_back)
         for id_ in dropped:
@@ -188,7 +188,7 @@ class Registry:
             raise pending.error
 
     async def _commit(self) -> None:
-        """One transaction for all that wait, and then the same in memory."""
+        """One transaction for all changes that wait, and then the same in memory."""
         batch, self._waiting = self._waiting, []
         changes = [pending.change for pending in batch]
         with trio.CancelScope(shield=True):
@@ -232,7 +232,7 @@ class Registry:
             return safe_configs(configs, stored.damaged, subject_id)
         return {} if subject_id in stored.subjects else configs
 
-    def _tell(self, put_back: Sequence[PutSubject], dropped: Sequence[int]) -> list[str]:
+    def _report(self, put_back: Sequence[PutSubject], dropped: Sequence[int]) -> list[str]:
         lines = []
         stored = self._store.stored.subjects
         in_log = {c.id: (c.topic_id, c.name) for c in put_back}
@@ -262,7 +262,7 @@ def _merged(present: Mapping[str, str], changes: Mapping[str, str | None]) -> di
 
 
 def _some(names: Sequence[str]) -> str:
-    """Counts and names a few: 100,000 subjects must not be 100,000 lines."""
+    """How many, and the names of a few: 100,000 subjects must not be 100,000 lines."""
     shown = ", ".join(names[:_NAMES_SHOWN])
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return f"{len(names)} {'subject' if len(names) == 1 else 'subjects'} ({shown}{more})"

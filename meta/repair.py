@@ -1,4 +1,4 @@
-"""What applies where a stored config is damaged: nothing is deleted, and nothing loses its order.
+"""What applies where a stored config is damaged: it deletes no message, and no group loses its order.
 
 A row that does not fit its checksum may be wrong in any part: the value, the name, or whose it is.
 The value that was meant is unknown, so:
@@ -6,13 +6,13 @@ The value that was meant is unknown, so:
 | damaged | then |
 |---|---|
 | `retention.ms` | not set: the broker's `log.retention.ms`, which no subject may exceed |
-| `retention.bytes`, or it cannot be told which config | `retention.bytes=-1`: no limit |
+| `retention.bytes`, or it is unknown which config | `retention.bytes=-1`: no limit |
 | any other config of a subject | not set: the default applies |
-| `consume.mode` of a group, or it cannot be told which config | `consume.mode=exclusive`: in order |
+| `consume.mode` of a group, or it is unknown which config | `consume.mode=exclusive`: in order |
 | any other config of a group, any of the broker | not set: the default applies |
 
 What is decided here is stored, with a checksum, so it holds after the next start too and
-DescribeConfigs shows it. The lines say what was found, for whoever has to set the configs again. Pure.
+DescribeConfigs shows it. The lines say what was found, so that an operator can set the configs again. Pure.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kumquat.meta.catalogue import DEFINITIONS
+from kumquat.meta.changes import BROKER, AlterGroup
 from kumquat.meta.group_configs import GROUP_DEFINITIONS, MODE
-from kumquat.meta.store import BROKER, AlterGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ def group_repairs(stored: Stored) -> tuple[list[AlterGroup], list[str]]:
     return changes, lines
 
 
-def subjects_told(
+def subject_lines(
     damaged: Damaged, names: Mapping[int, str], now: Mapping[int, Mapping[str, str]]
 ) -> list[str]:
     lines = []

@@ -1,6 +1,6 @@
 """The tables of the meta store, and a checksum in every row.
 
-SQLite guards its pages against nothing: a flipped bit in `meta.db` is a valid database with another
+SQLite does not check its pages: a flipped bit in `meta.db` is a valid database with another
 value in it. So each row carries a checksum over its own columns, which is compared when the row is read
 (once, at start). The checksum of a subject also covers the names of its configs: a config row that is
 gone, or that now says another subject's id, shows there.
@@ -8,7 +8,7 @@ gone, or that now says another subject's id, shows there.
 A row that does not fit its checksum is not used. `read` gives it apart, in `Damaged`; registry.py decides
 what applies instead. Where a row, an index or a column's type is damaged, `write_again` makes the tables
 again with all that was read: an index that has a row's true key, while the row has another, makes changes
-of it fail. A damaged row stays damaged then (its checksum is NULL) until what applies instead is stored.
+of it fail. A damaged row stays damaged then (its checksum is NULL) until another value is stored for it.
 
 Tables
 - properties: `schema.version`, the first thing looked at; a newer one than ours is refused, since
@@ -79,7 +79,7 @@ class Damaged:
     configs: dict[int, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
-    """Rows whose key is no longer of its type: they can be told of, and no more."""
+    """Rows whose key is no longer of its type: they can only be reported."""
 
 
 @dataclass(slots=True)

@@ -1,19 +1,20 @@
-"""The SQL side of the registry: tables, transactions, and what to do with a damaged file.
+"""The SQL side of the registry: opening, transactions, and what to do with a damaged file.
 
 Blocking; it is called before the event loop starts, or in a thread. SQLite by default (`meta.db`
-in the data folder), and SQL that PostgreSQL runs too: deletes and inserts of whole rows, no upsert.
-What is SQLite's own says so in its name or asks for the dialect first.
+in the data folder), and SQL that PostgreSQL runs too. Functions for SQLite alone say so in their
+name or check the dialect first.
 
-The tables are in rows.py, with the checksum that each row carries. To change the schema: raise
-SCHEMA_VERSION, and in `_upgrade` bring the older ones up to it in the same transaction.
+The tables are in rows.py, with the checksum that each row carries; the SQL of changes is in
+changes.py. To change the schema: raise SCHEMA_VERSION, and in `_upgrade` bring the older ones up to
+it in the same transaction.
 
 Rules
 - A change is durable when `apply` returns: `synchronous=FULL`, in WAL mode, which costs one sync
   per transaction where a rollback journal costs three. Several changes share a transaction;
-  should it fail, each is tried alone, so that a bad one does not take the others with it.
+  if it fails, each is tried alone, so that one bad change does not make the others fail.
 - A file that is not a database, is damaged or lacks our tables or their columns is set aside as
-  `meta.db.corrupt-<time>`, never deleted, and an empty one takes its place: configs are lost
-  then, messages never. A file that merely cannot be opened (permissions, no space) is a
+  `meta.db.corrupt-<time>`, never deleted, and replaced by an empty one: configs are lost
+  then, messages never. A file that is whole but cannot be opened (permissions, no space) is a
   StoreError: the log in the same folder could not be written either.
 - A single row that is damaged costs that row only: `stored.damaged` has it. The tables are then made
   again, in the transaction that read them; likewise where an index or a column's type is damaged.
@@ -25,20 +26,27 @@ Rules
 | 3 | a checksum in each row |
 """
 
-import itertools
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from kumquat.meta.changes import (
+    Change,
+    PutSubject,
+    drop_subjects,
+    insert_configs,
+    insert_group_configs,
+    insert_subjects,
+    make_changes,
+    put_subjects,
+)
 from kumquat.meta.errors import StoreError
 from kumquat.meta.rows import (
     CONFIGS,
@@ -52,18 +60,13 @@ from kumquat.meta.rows import (
     insert,
     read,
     schema_fits,
-    subject_checksum,
     write_again,
 )
 
 logger = logging.getLogger(__name__)
 SCHEMA_VERSION = 3
 _VERSION = "schema.version"
-BROKER = ""
-"""The name under which the broker's own configs are kept, beside those of groups."""
-_AT_ONCE = 500  # SQLite may be built for no more than 999 values in a statement
-
-_NOT_THE_FILE = {  # errors of SQLite that say nothing against the file
+_NOT_THE_FILE = {  # errors of SQLite that do not mean that the file is damaged
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_FULL,
@@ -73,40 +76,6 @@ _NOT_THE_FILE = {  # errors of SQLite that say nothing against the file
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_READONLY,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PutSubject:
-    """The subject exists, with exactly these configs."""
-
-    id: int
-    topic_id: bytes
-    name: str
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteSubject:
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class AlterSubject:
-    """Sets the named configs; None takes one back to its default."""
-
-    id: int
-    configs: Mapping[str, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class AlterGroup:
-    """The same for the configs of a consumer group."""
-
-    name: str
-    configs: Mapping[str, str | None]
-
-
-Change = PutSubject | DeleteSubject | AlterSubject | AlterGroup
 
 
 class _UnreadableError(Exception):
@@ -155,8 +124,9 @@ class Store:
         if not changes:
             return []
         try:
-            self._transact(changes)
-        except Exception as error:  # whoever waits for a change must hear of it
+            with self._engine.begin() as connection:
+                make_changes(connection, changes)
+        except Exception as error:  # those who wait for a change must learn that it failed
             if len(changes) == 1:
                 return [StoreError(f"the meta store refused a change: {_reason(error)}")]
             return [self.apply([change])[0] for change in changes]
@@ -166,27 +136,13 @@ class Store:
         """Drops subjects, then puts some (not there, or just dropped), in one transaction."""
         try:
             with self._engine.begin() as connection:
-                _drop(connection, dropped)
-                _insert(connection, put)
+                drop_subjects(connection, dropped)
+                put_subjects(connection, put)
         except sa.exc.SQLAlchemyError as error:
             raise StoreError(f"the meta store refused a change: {_reason(error)}") from error
 
     def close(self) -> None:
         self._engine.dispose()
-
-    def _transact(self, changes: Sequence[Change]) -> None:
-        with self._engine.begin() as connection:
-            for kind, run in itertools.groupby(changes, type):
-                if kind is AlterSubject:
-                    for change in run:
-                        _alter(connection, cast("AlterSubject", change))
-                elif kind is AlterGroup:
-                    for change in run:
-                        _alter_group(connection, cast("AlterGroup", change))
-                else:  # a run of creations or of deletions is a statement or two
-                    some = [c for c in run if isinstance(c, PutSubject | DeleteSubject)]
-                    _drop(connection, [change.id for change in some])
-                    _insert(connection, [c for c in some if isinstance(c, PutSubject)])
 
 
 def _url_of(place: str | Path) -> sa.URL:
@@ -225,7 +181,7 @@ def _load(connection: sa.Connection) -> Stored:
 
 
 def _is_whole_sqlite(connection: sa.Connection) -> bool:
-    """False where all rows can be read and yet something is wrong; else it is no database of ours."""
+    """False where all rows can be read but something is wrong. Raises where it is no database of ours."""
     found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
     if found == "ok":
         return True
@@ -268,7 +224,7 @@ def _set_version(connection: sa.Connection) -> None:
 
 
 def _upgrade(connection: sa.Connection, version: int) -> None:
-    """Version 1 knew no groups, version 2 no checksums: what the rows hold now is taken for right."""
+    """Version 1 knew no groups, version 2 no checksums: what the rows hold now is taken as correct."""
     if version < 2:
         GROUP_CONFIGS.create(connection)
     for table in (PROPERTIES, SUBJECTS, CONFIGS, GROUP_CONFIGS):
@@ -280,9 +236,9 @@ def _upgrade(connection: sa.Connection, version: int) -> None:
     groups = connection.execute(sa.select(GROUP_CONFIGS)).all()
     for table in (SUBJECTS, CONFIGS, GROUP_CONFIGS):
         connection.execute(sa.delete(table))
-    _insert_configs(connection, [(id_, name, value) for id_, name, value, _ in configs])
-    _insert_group(connection, [(group, name, value) for group, name, value, _ in groups])
-    _insert_subjects(connection, [(id_, topic_id, name) for id_, topic_id, name, _ in subjects])
+    insert_configs(connection, [(id_, name, value) for id_, name, value, _ in configs])
+    insert_group_configs(connection, [(group, name, value) for group, name, value, _ in groups])
+    insert_subjects(connection, [(id_, topic_id, name) for id_, topic_id, name, _ in subjects])
     _set_version(connection)
 
 
@@ -290,63 +246,6 @@ def _create(connection: sa.Connection) -> Stored:
     METADATA.create_all(connection)
     _set_version(connection)
     return Stored({}, {})
-
-
-def _drop(connection: sa.Connection, ids: Sequence[int]) -> None:
-    for some in _portions(ids):
-        connection.execute(sa.delete(CONFIGS).where(CONFIGS.c.subject_id.in_(some)))
-        connection.execute(sa.delete(SUBJECTS).where(SUBJECTS.c.id.in_(some)))
-
-
-def _insert(connection: sa.Connection, changes: Sequence[PutSubject]) -> None:
-    _insert_configs(connection, [(c.id, n, v) for c in changes for n, v in c.configs.items()])
-    _insert_subjects(connection, [(c.id, c.topic_id, c.name) for c in changes])
-
-
-def _alter(connection: sa.Connection, change: AlterSubject) -> None:
-    mine = sa.and_(CONFIGS.c.subject_id == change.id, CONFIGS.c.name.in_(list(change.configs)))
-    connection.execute(sa.delete(CONFIGS).where(mine))
-    kept = [(change.id, name, value) for name, value in change.configs.items() if value is not None]
-    _insert_configs(connection, kept)
-    subject = sa.select(SUBJECTS).where(SUBJECTS.c.id == change.id)
-    for id_, topic_id, name, _ in connection.execute(subject).all():
-        connection.execute(sa.delete(SUBJECTS).where(SUBJECTS.c.id == id_))
-        _insert_subjects(connection, [(id_, topic_id, name)])
-
-
-def _alter_group(connection: sa.Connection, change: AlterGroup) -> None:
-    table, names = GROUP_CONFIGS, list(change.configs)
-    mine = sa.and_(table.c.group_name == change.name, table.c.name.in_(names))
-    connection.execute(sa.delete(table).where(mine))
-    given = change.configs.items()
-    kept = [(change.name, name, value) for name, value in given if value is not None]
-    _insert_group(connection, kept)
-
-
-def _insert_configs(connection: sa.Connection, rows: Sequence[tuple[int, str, str]]) -> None:
-    insert(connection, CONFIGS, [(*row, checksum(*row)) for row in rows])
-
-
-def _insert_group(connection: sa.Connection, rows: Sequence[tuple[str, str, str]]) -> None:
-    insert(connection, GROUP_CONFIGS, [(*row, checksum(*row)) for row in rows])
-
-
-def _insert_subjects(connection: sa.Connection, rows: Sequence[tuple[int, bytes, str]]) -> None:
-    """After their configs, whose names the checksum covers."""
-    names: dict[int, list[str]] = {}
-    for some in _portions([row[0] for row in rows]):
-        mine = CONFIGS.c.subject_id.in_(some)
-        for id_, name in connection.execute(
-            sa.select(CONFIGS.c.subject_id, CONFIGS.c.name).where(mine)
-        ):
-            names.setdefault(id_, []).append(name)
-    sealed = [(*row, subject_checksum(*row, names.get(row[0], ()))) for row in rows]
-    insert(connection, SUBJECTS, sealed)
-
-
-def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(ids), _AT_ONCE):
-        yield ids[start : start + _AT_ONCE]
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

@@ -6,12 +6,12 @@
     read_subject(spark, "127.0.0.1:9092", "orders").groupBy("key").count().show()
 
 `session.py` starts Spark with the connector that fits it; `subjects.py` reads, streams and writes;
-`offsets.py` asks the broker where subjects begin and end; `pipelines/` is what an operator runs, each
-a function and a command of `kumquat-spark`. What a person can mend is a ConnectorError of one line;
-what Spark raises in a job of your own is made one by `with clear_errors():` around it.
+`offsets.py` asks the broker where subjects begin and end; `pipelines/` is what an operator runs, each a
+function and a command of `kumquat-spark`. A problem that a person can fix is a ConnectorError of one
+line; `with clear_errors():` turns what Spark raises in a job of your own into one.
 
-Nothing here is known to the broker, and nothing of the broker is imported: over the wire it is
-Kafka's protocol, spoken by Spark's own connector and by kafka-python.
+The broker knows nothing of this package, and nothing of the broker is imported here: both speak Kafka's
+protocol, through Spark's own connector and kafka-python.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kumquat.spark.errors import ConnectorError, clear_errors, needed
 
 if not TYPE_CHECKING and needed():
-    # The package can be imported, so that `kumquat-spark` can say what is missing; nothing in it can.
+    # Without PySpark only the package itself can be imported: `kumquat-spark` says what is missing.
     def __getattr__(name: str) -> None:
         raise ImportError(needed()) if name in __all__ else AttributeError(name)
 

@@ -5,19 +5,20 @@
     kumquat-spark reconcile orders --archive archive
     kumquat-spark NAME --help
 
-Progress goes to stderr, the summary to stdout. What can be seen to be wrong before Spark starts,
-which takes ten seconds, is refused before: a pipeline's module may have `check(args)` for that.
+Progress goes to stderr, the summary to stdout. Starting Spark takes ten seconds, so what can be checked
+without it is checked before: a pipeline's module may have `check(args)` for that.
 
 | exit code | |
 |---|---|
 | 0 | done |
 | 1 | done, and found what should not be: two sides that differ, a message sent twice |
 | 2 | not done: one line on stderr says why and what to do (more than one is a bug of ours) |
-| 130, 143 | stopped by Ctrl-C or SIGTERM; run it again, and it goes on |
+| 130, 143 | stopped by Ctrl-C or SIGTERM; run it again, and it continues |
 
-Spark's own log is off, since it prints pages where one line is meant; `--spark-log WARN` shows it.
+Spark's own log is off, since it prints pages where one line is enough; `--spark-log WARN` shows it.
 
-The script is installed with the broker, PySpark is not: whatever needs it is imported when it is there.
+The script is installed with the broker, PySpark is not: modules that need it are imported only when it is
+there.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ PIPELINES = {
 DIFFERS, FAILED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 LOG_LEVELS = ("OFF", "ERROR", "WARN", "INFO")
 NOISY = ("kafka", "py4j", None)
-"""What they warn of comes as an error of ours; py4j logs an interrupt to the root."""
+"""Their warnings come as our own errors anyway; py4j logs an interrupt to the root logger."""
 
 
 class _UsageError(Exception):
@@ -59,7 +60,7 @@ class _UsageError(Exception):
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM: leaves by the same way as Ctrl-C."""
+    """SIGTERM ends it the same way as Ctrl-C."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -88,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except OSError as error:
         args.progress.end()
-        return _refuse(_told(error))
+        return _refuse(_explained(error))
     except KeyboardInterrupt as stop:
         args.progress.end()
         print("kumquat-spark: stopped; run it again to go on", file=sys.stderr)
@@ -104,8 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="kumquat-spark", description="Data pipelines on Kumquat, run by Spark.")
     commands = top.add_subparsers(dest="command", metavar="NAME", required=True)
-    for name, told in PIPELINES.items():
-        command = commands.add_parser(name, help=told, description=told)
+    for name, text in PIPELINES.items():
+        command = commands.add_parser(name, help=text, description=text)
         _module(name).add_arguments(command)
         group = command.add_argument_group("Spark")
         group.add_argument("--master", default="local[*]", help="where Spark runs (local[*])")
@@ -170,7 +171,7 @@ def _stop(spark: SparkSession) -> None:
 
 @contextmanager
 def _process_as_it_was() -> Iterator[None]:
-    """What clients and Spark change in this process, and what is changed for them, is put back."""
+    """Restores what clients and Spark change in this process, and what is changed for them."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     loggers = [logging.getLogger(name) for name in NOISY]
     levels = [logger.level for logger in loggers]
@@ -186,8 +187,8 @@ def _process_as_it_was() -> Iterator[None]:
 
 
 def _take_signals() -> None:
-    """PySpark's handler of SIGINT talks to Spark in the middle of an answer of Spark's, which fails.
-    A plain interrupt is understood: the connection is closed, and the pipelines end their jobs."""
+    """PySpark's handler of SIGINT sends a request in the middle of an answer from Spark, which fails.
+    A plain KeyboardInterrupt works: the connection is closed, and the pipelines end their jobs."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
         raise _Terminated
@@ -199,14 +200,14 @@ def _take_signals() -> None:
 def _show(summary: Summary) -> None:
     try:
         print(summary.text(), flush=True)
-    except BrokenPipeError:  # the reader (head, less) has seen enough
+    except BrokenPipeError:  # the reader (head, less) has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _told(error: OSError) -> str:
+def _explained(error: OSError) -> str:
     """A disk that is full, a folder that is a file or not ours: the system knows which and why."""
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}: mend that or give another place, then run it again"
+    return f"{where}{error.strerror or error}: fix that or give another place, then run it again"
 
 
 def _refuse(reason: str) -> int:

@@ -7,8 +7,8 @@ Meanwhile a group of stock Kafka consumers reads the orders: one at first, which
 three, which share the one subject. Then Spark archives all of it, compares the archive with the
 subjects, and writes the report's page, which stays when the demo is over, with the archive beside it.
 
-Every step waits for what it tells of and checks it; a demo that comes to its end has worked. Each run
-has a folder of its own below the one that is given.
+Every step waits for what it reports and checks it, so a demo that ends without an error has worked. Each
+run has a folder of its own below the one that is given.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ORDERS_A_SECOND = 300
 REMINDERS_SENT = 400
 DELAYS_MS = (500, 15_000)
 HANDLE_SECONDS = 0.005
-"""What a consumer takes for an order: alone it is too slow."""
+"""How long a consumer takes for an order: one alone is too slow."""
 MEMBERS = 3
 PATIENCE_SECONDS = 180.0
 QUIET: dict[str, str | int | bool] = {

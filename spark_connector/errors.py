@@ -1,13 +1,13 @@
 """What went wrong, in one line that says what to do.
 
-Everything that a person can mend is a ConnectorError: a subject that is not there, a broker that is
-down, a connector that cannot be had, a schema that does not fit. Its text is one line. What Spark
-says runs over pages; `clear_errors()` around a job keeps the line that tells the cause:
+Everything that a person can fix is a ConnectorError: a subject that does not exist, a broker that is
+down, a connector that cannot be downloaded, a schema that does not fit. Its text is one line. Spark
+prints pages; `clear_errors()` around a job keeps the line with the cause:
 
     with clear_errors():
         orders.groupBy("key").count().show()
 
-Nothing here needs PySpark, since one thing to mend is that it is missing (`needed`).
+Nothing here needs PySpark, since one possible problem is that it is missing (`needed`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def needed() -> str:
 
 
 def explain(text: str) -> str:
-    """The line of Spark's text that tells the cause, after what to do where that is known."""
+    """The line of Spark's text with the cause; in front of it what to do, where that is known."""
     cause = _cause(text)
     for pattern, advice in _ADVICE:
         if pattern.search(text):

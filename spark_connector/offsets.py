@@ -1,8 +1,8 @@
 """Where subjects begin and end, asked of the broker by the driver: {subject: offset}.
 
 A subject has one partition, so an offset is one number. The answers are what a pipeline keeps in its
-books and what Spark's options want (`spark_json`). Each question first sees that the broker answers
-and that the subjects are there; if not, it is a ConnectorError at once, where Spark would try for
+state files and what Spark's options need (`spark_json`). Each question first checks that the broker answers
+and that the subjects exist; if not, it is a ConnectorError at once, where Spark would try for
 a minute and then print pages. `offset` always means the next one to read: a subject with
 messages 0 to 9 has the latest offset 10.
 """
@@ -165,8 +165,8 @@ def _admin(bootstrap: str) -> Iterator[Any]:
 
 
 def _connect(bootstrap: str) -> str:
-    """The first address where somebody listens: kafka-python, sent to one where nobody does,
-    leaves sockets and a thread behind."""
+    """The first address at which a broker listens: kafka-python leaves sockets and a thread behind
+    when nothing listens at the address that it is given."""
     reasons = []
     for address in bootstrap.split(","):
         host, colon, port = address.strip().rpartition(":")

@@ -4,8 +4,8 @@ Spark's Kafka connector must be of the same version as Spark and of the same Sca
 from the installed PySpark, and Spark fetches the connector by `spark.jars.packages`, as all its
 packages (so `spark.jars.repositories`, `spark.jars.ivySettings` and the like hold for it too).
 
-While Spark starts, what its JVM says is kept back: when it starts, nobody needs it; when it does
-not, the line that tells why becomes a ConnectorError. After that the JVM's messages go to this
+While Spark starts, the output of its JVM is held back. If the start succeeds, nobody needs it; if it
+fails, the line with the reason becomes a ConnectorError. After that the JVM's messages go to this
 program's stderr, as with any PySpark.
 """
 
@@ -45,7 +45,7 @@ _FORGET = {
 def spark_session(
     name: str = "kumquat", master: str = "local[*]", **conf: str | int | bool
 ) -> SparkSession:
-    """A session with the connector; the one that is active already, if there is one.
+    """A session with the connector; the active one, if there is one.
 
     Options are Spark's, with _ for each dot, or as they are:
 
@@ -107,7 +107,7 @@ def _text(value: str | int | bool) -> str:
 
 
 def _start(options: dict[str, str]) -> None:
-    """Starts the JVM here and not in PySpark, to hear what it says when it fails."""
+    """Starts the JVM here and not in PySpark, to read its output when it fails."""
     conf = SparkConf().setAll(list(options.items()))
     jvm = _Messages()
     try:
@@ -123,7 +123,7 @@ def _start(options: dict[str, str]) -> None:
 
 
 class _Messages:
-    """What the JVM writes to stderr: kept while it starts, handed on afterwards."""
+    """What the JVM writes to stderr: kept while it starts, passed on afterwards."""
 
     def __init__(self) -> None:
         read_end, self.write_end = os.pipe()

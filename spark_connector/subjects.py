@@ -12,13 +12,13 @@
 - A value that is no JSON of that schema fails the job, unless `on_bad` says otherwise, in the words of
   Spark's own JSON reader: FAILFAST; PERMISSIVE: the value is null, and the column `_corrupt_record` has
   its text; DROPMALFORMED: the message is left out. A message without a value is none of these.
-- What is not there (broker, subject) is a ConnectorError before Spark begins, and what goes wrong while
-  a table is written is one too. A table that is read fails in your own job, where Spark raises pages:
+- A missing broker or subject is a ConnectorError before Spark begins, and so is a failure while
+  a table is written. A table that is read fails in your own job, where Spark raises pages:
   `with clear_errors():` around it makes them one line.
 - `**options` go to Spark's source or sink as they are and win over what is set here. An option of the
   Kafka client has a dot in its name: `**{"kafka.fetch.max.bytes": 1 << 20}`.
 
-Reading more than named subjects (`subscribePattern`, `assign`) is Spark's own business: use it directly.
+To read other than by names (`subscribePattern`, `assign`), use Spark's source directly.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def stream_subject(
     headers_as_columns: Sequence[str] = (),
     **options: Option,
 ) -> DataFrame:
-    """The subjects as a stream; a query that has a checkpoint goes on from there, not from
+    """The subjects as a stream; a query that has a checkpoint continues from there, not from
     `starting`."""
     chosen = _source(spark, bootstrap, subjects, starting, tasks)
     if max_per_trigger is not None:
@@ -157,7 +157,7 @@ def _place(which: str, where: Where) -> dict[str, Option]:
             raise ConnectorError(f"{which}={where} has no time zone: add tzinfo=UTC, for instance")
         chosen: dict[str, Option] = {f"{which}Timestamp": int(where.timestamp() * 1000)}
         if which == "starting":
-            # Nothing so late as that yet: nothing to read, and no error.
+            # No message is as late as that yet: nothing to read, and no error.
             chosen["startingOffsetsByTimestampStrategy"] = "latest"
         return chosen
     if isinstance(where, Mapping):
@@ -198,9 +198,9 @@ def _parsed(frame: DataFrame, json: StructType | str, on_bad: str) -> DataFrame:
     schema = json if isinstance(json, StructType) else StructType.fromDDL(json)
     if not isinstance(schema, StructType) or CORRUPT in schema.fieldNames():
         raise ConnectorError(f"on_bad={on_bad} needs a schema of fields, without {CORRUPT}")
-    told = StructType([*schema.fields, StructField(CORRUPT, StringType())])
+    with_corrupt = StructType([*schema.fields, StructField(CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    parsed = frame.withColumn("value", sql.from_json(text, told, options))
+    parsed = frame.withColumn("value", sql.from_json(text, with_corrupt, options))
     is_bad = sql.col("value")[CORRUPT].isNotNull()
     value = sql.when(~is_bad, sql.col("value").dropFields(CORRUPT))
     if on_bad == "DROPMALFORMED":

@@ -1,8 +1,8 @@
 """Java jars from Maven Central, without Maven.
 
 PySpark carries Apache Ivy; run as a program, it resolves a dependency with all it needs. The jars
-land in `.cache/jars/<name>` under the repository. That folder is complete or absent: Ivy fills
-a neighbour, which is renamed only when Ivy has succeeded, and a lock file lets one process at a
+are stored in `.cache/jars/<name>` under the repository. That folder is complete or absent: Ivy fills
+another folder, which is renamed only when Ivy has succeeded, and a lock file lets one process at a
 time download. What is missing on the machine (Java, PySpark, the network) is a SetupError of one
 line.
 """

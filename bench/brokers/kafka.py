@@ -6,7 +6,7 @@
     with kafka(**{"message.max.bytes": "2000000"}) as k:
 
 The settings are those of the server.properties that Kafka ships; what one node alone needs
-(replication factors of 1) and what spares a test a wait (no delay before a group's first round) is
+(replication factors of 1) and what saves a test from waiting (no delay before a group's first rebalance) is
 added. The JVM's flags are those of kafka-server-start.sh.
 """
 
@@ -110,6 +110,6 @@ class Kafka(BrokerProcess):
 def kafka(
     *, flush: bool = False, heap: str = "1g", folder: Path | None = None, **settings: str
 ) -> Iterator[Kafka]:
-    """A running Kafka; its data goes when the block ends, unless `folder` was given."""
+    """A running Kafka; its data is deleted when the block ends, unless `folder` was given."""
     with Kafka(flush=flush, heap=heap, folder=folder, settings=settings) as running:
         yield running

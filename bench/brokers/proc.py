@@ -28,7 +28,7 @@ def open_files(pid: int) -> int:
 @dataclass(frozen=True)
 class Io:
     read_calls_bytes: int
-    """Through read(2) and its kin, from the page cache too."""
+    """Through read(2) and similar calls, from the page cache too."""
     read_disk_bytes: int
     """Fetched from the disk for this process."""
 

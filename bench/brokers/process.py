@@ -1,12 +1,12 @@
 """A broker as a child process: started, waited for, measured, stopped.
 
-A subclass says how it is started; all else is the same for Kumquat and Apache Kafka. `start`
+A subclass says how it is started; everything else is the same for Kumquat and Apache Kafka. `start`
 returns when the broker answers Metadata, and may be called again on the same folder after `stop`
 (SIGTERM) or `kill` (SIGKILL). What the broker prints goes to a file beside its data; the end of
 it is in the error when the broker dies.
 
-The data lies under the repository and not in /tmp, which on many machines is memory, where a sync
-is free.
+The data is under the repository and not in /tmp, which on many machines is memory, where a sync
+costs nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BrokerProcess(ABC):
         self.output = self.folder / "broker.out"
         self.port = free_ports(1)[0]
         self.file_limit: int | None = None
-        """The most files that it may have open (ulimit -n), where that is the point."""
+        """How many files it may have open (ulimit -n), where a scenario limits that."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,7 +60,7 @@ class BrokerProcess(ABC):
     def command(self) -> list[str]: ...
 
     def start(self, timeout: float = 60) -> float:
-        """Starts and waits; gives the seconds until the first Metadata answer."""
+        """Starts and waits; returns the seconds until the first Metadata answer."""
         command = self.command()
         if self.file_limit is not None:
             limited = f'ulimit -n {self.file_limit}; exec "$@"'

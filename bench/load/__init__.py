@@ -1,1 +1,1 @@
-"""What loads them, in processes of their own."""
+"""The load generators, in processes of their own."""

@@ -87,7 +87,7 @@ def _producer(work: Produce) -> Producer:
 
 
 def _payloads(work: Produce) -> list[dict[str, bytes]]:
-    """Values that differ and that a codec can halve or so, as text does."""
+    """Values that differ and that a codec compresses to about half, like text."""
     words = [f"{index * 2_654_435_761 % (1 << 32):08x}".encode() for index in range(4096)]
     made = []
     for index in range(_LIST):
@@ -118,7 +118,7 @@ def _produce(work: Produce) -> Done:
 
 
 def _consume(work: Consume) -> Done:
-    # A consumer of its own warms up: librdkafka takes a third of a second to be assigned again.
+    # Another consumer warms up: librdkafka takes a third of a second to be assigned again.
     if work.warm_up:
         _read(work, work.warm_up).close()
     cpu, began = proc.cpu_seconds(work.pid), time.perf_counter()

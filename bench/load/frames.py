@@ -19,7 +19,7 @@ PRODUCE_VERSION = 10
 
 
 def metadata_request() -> bytes:
-    """Metadata v1 for no topic: the least that tells whether a broker serves."""
+    """Metadata v1 for no topic: the smallest request that shows whether a broker serves."""
     return _HEADER.pack(14, 3, 1, 0, -1) + struct.pack(">i", 0)
 
 

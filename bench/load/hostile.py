@@ -1,8 +1,8 @@
 """Clients that ask for too much, each kind for some seconds, in a process of their own.
 
-Frames are built by hand, in old versions of the protocol where those will do. What is refused closes the
-connection; the client then connects and tries again, so a broker that refuses is attacked for as long as
-one that does not.
+Frames are built by hand, in old versions of the protocol where those are enough. If a request is refused,
+the broker closes the connection; the client then connects and tries again, so a broker that refuses is
+attacked for as long as one that does not.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from crc32c import crc32c
 
 from bench.load import frames
 from bench.load.child import Child, main
-from bench.load.innocent import fetch_request
+from bench.load.probe import fetch_request
 
 BIG = 100_000_000
 EMPTY = "empty"
-"""A topic with next to nothing in it."""
+"""A topic with almost nothing in it."""
 
 
 @dataclass(frozen=True)
@@ -243,12 +243,12 @@ def _readers(clients: Clients) -> None:
 
 
 def _unfinished(clients: Clients) -> None:
-    """Twenty frames of 100 MB, to the last byte but one."""
+    """Twenty frames of 100 MB, each without its last byte."""
     clients.hold(20, frame(0, 9, bytes(BIG))[:-1])
 
 
 def _joins(clients: Clients) -> None:
-    """Joins that never come back with the id that they are given."""
+    """Joins that are never repeated with the member id that they get."""
     with clients.connect() as connection:
         head = join_group(10, 5)
         client_id = b"x" * 30_000

@@ -34,7 +34,7 @@ _WINDOW = 100
 
 
 class Passer:
-    """Joins a group, is given what there is, and leaves."""
+    """Joins a group, gets its assignment, and leaves."""
 
     def __init__(self, port: int, group: str, topic: str) -> None:
         self._connection = connect(port)
@@ -87,7 +87,7 @@ class Passer:
 
 
 def commit_frame(group: str, topic: str, offset: int) -> bytes:
-    """A commit by nobody, as admin tools and simple consumers send it."""
+    """A commit without a member, as admin tools and simple consumers send it."""
     asked = OffsetCommitRequest.OffsetCommitRequestTopic
     partition = asked.OffsetCommitRequestPartition(
         partition_index=0,
@@ -108,7 +108,7 @@ def commit_frame(group: str, topic: str, offset: int) -> bytes:
 
 
 def ready(port: int, topic: str) -> None:
-    """Until commits are served: Kafka makes the topic for them when it is first asked for one."""
+    """Waits until commits are served: Kafka makes its topic for them at the first commit."""
     end = time.monotonic() + _SECONDS
     with connect(port) as connection:
         while True:

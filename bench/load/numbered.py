@@ -9,7 +9,7 @@ _QUEUED = 200_000
 
 
 class Writer:
-    """Ready to write: it has made its connection before any clock runs."""
+    """A producer whose connection is made before any clock runs."""
 
     def __init__(self, bootstrap: str, topic: str, size: int) -> None:
         self._topic = topic
@@ -30,7 +30,7 @@ class Writer:
         self._producer.list_topics(topic, 30)
 
     def write(self, count: int) -> None:
-        """The next numbers, and waits until all are acknowledged."""
+        """Sends the next numbers, and waits until all are acknowledged."""
         for begin in range(self.written, self.written + count, _LIST):
             end = min(begin + _LIST, self.written + count)
             some = [{"value": self._value(number)} for number in range(begin, end)]

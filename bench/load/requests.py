@@ -1,7 +1,7 @@
 """The request load: raw sockets in a process of their own, far cheaper than any broker.
 
 Frames are built once; answers to one frame are all of one length, so they are counted by their
-bytes and never parsed. That they were no errors is proven at the end: the next record's offset must
+bytes and never parsed. A check at the end shows that none was an error: the next record's offset must
 be the number of records sent. Frames go out in chunks, a chunk in one send, while at most `window`
 requests per connection wait for their answer; a chunk's latency runs from its send to its last
 answer.
@@ -23,7 +23,7 @@ from bench.load.child import Child, main
 VALUE_BYTES = 100
 """On average: the values are of eleven lengths around it."""
 MOST_SECONDS = 60
-"""That answers which are waited for may take."""
+"""How long an answer may take before the run fails."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def connect(port: int) -> socket.socket:
 
 def _frames(topics: list[str], acks: int, at_least: int = 1) -> list[bytes]:
     """Frames that take the topics in turn, each with values and a correlation id of its own, as a
-    client's have: a broker shall not get by with having seen the very bytes before."""
+    client's have: a broker must not gain from having seen the same bytes before."""
     count = -(-at_least // len(topics)) * len(topics)
     made = []
     for index in range(count):
@@ -111,7 +111,7 @@ def _frames(topics: list[str], acks: int, at_least: int = 1) -> list[bytes]:
 
 
 def _produced_at(port: int, frame: bytes) -> tuple[int, int]:
-    """Sends the frame alone; gives the size of its answer and the offset that it got."""
+    """Sends the frame alone; returns the size of its answer and the offset that it got."""
     with connect(port) as connection:
         connection.sendall(frame)
         answer = frames.receive(connection)

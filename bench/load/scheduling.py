@@ -1,8 +1,8 @@
-"""The load of messages for later: scheduling them, receiving them, and others' requests meanwhile.
+"""The load for delayed messages: schedule them, receive them, and send other requests meanwhile.
 
 Frames of a thousand records are built once, their delays drawn at random, and sent again and again over one
-connection with a few requests in flight, acks=all: the client spends next to nothing, the broker is the
-limit. Each answer is looked at, so that an error ends the run. Lateness is taken twice: as the broker
+connection with a few requests in flight, acks=all: the client costs almost nothing, the broker is the
+limit. Each answer is checked, so that an error ends the run. Lateness is taken twice: as the broker
 stamped the message (time of delivery less due time), and as a librdkafka consumer at default settings got
 it from its queue, which is what an application sees. A message that came early ends the run.
 """
@@ -55,7 +55,7 @@ class Receive:
     topic: str
     records: int
     seconds: float
-    """How long nothing may come before it is given up."""
+    """How long nothing may come before the run fails."""
 
 
 @dataclass(frozen=True)

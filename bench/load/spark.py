@@ -1,8 +1,8 @@
-"""Spark jobs that are measured, each in a Python and a JVM of its own: no broker's numbers gain from a
-JVM that another's have warmed up.
+"""Spark jobs that are measured, each in a Python and a JVM of its own: no broker gains from a
+JVM that the runs on another broker have warmed up.
 
-A job runs once or more before any clock does, as a JVM needs. What is timed is Spark's work alone: the
-job, from the call to its result.
+A job runs once or more before the clock starts, to warm up the JVM. What is timed is Spark's work alone:
+the job, from the call to its result.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Archived:
     """Of live objects in the driver's heap when a third was archived."""
     late_bytes: int
     early_python_bytes: int
-    """Of the driver's Python, where the archive's books are: resident, in the same thirds."""
+    """Of the driver's Python, which holds the archive's state: resident, in the same thirds."""
     late_python_bytes: int
 
 
@@ -160,7 +160,7 @@ def _read(work: Read) -> Readings:
     for job in jobs:
         job()
     cpu = proc.cpu_seconds(work.pid)
-    # In turn, so that what else the machine does meets all.
+    # In turn, so that other load on the machine affects all of them.
     rounds = [[_timed(job) for job in jobs] for _ in range(TIMES)]
     cpu = proc.cpu_seconds(work.pid) - cpu
     two, one, as_it_comes = (median(times) for times in zip(*rounds, strict=True))
@@ -200,8 +200,8 @@ def _idle(work: Idle) -> Triggers:
 
 
 class _Memory(Progress):
-    """Notes what the driver holds, in the JVM's heap and in Python, whenever the archive tells how far
-    it is."""
+    """Notes what the driver holds, in the JVM's heap and in Python, whenever the archive reports
+    progress."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()

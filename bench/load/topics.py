@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _NOT_YET = {3, 5, 6}
-"""Error codes of a Kafka whose broker has not yet heard of the topic from its controller."""
+"""Error codes of a Kafka broker that does not know the topic yet from its controller."""
 _CREATE_VERSION = 6
 _AT_ONCE = 500
 _SECONDS = 300
@@ -69,7 +69,7 @@ def _create(connection: socket.socket, names: list[str]) -> None:
 
 
 def _write(connection: socket.socket, names: list[str], batch: bytes) -> list[str]:
-    """Gives the topics that are not served yet."""
+    """Returns the topics that are not served yet."""
     topic = ProduceRequest.TopicProduceData
     data = [
         topic(name=name, partition_data=[topic.PartitionProduceData(index=0, records=batch)])

@@ -1,12 +1,12 @@
-"""Messages for later: how late, how fast, how much memory and disk, a burst, the plain path, a restart.
+"""Delayed messages: how late, how fast, how much memory and disk, a burst, the plain path, a restart.
 
-Kafka has none, so the column beside is RocketMQ 5.5.0, which a user would pick instead. It is not run
+Kafka has none, so the column beside is RocketMQ 5.5.0, which a user would choose instead. It is not run
 here: its figures are those of one run on a machine of this size (2 cores, 24 GB, heap 1.5 GB, Java 17,
-defaults, its own Java client on the same machine). Take them for their size.
+defaults, its own Java client on the same machine). They only show the order of magnitude.
 
 Memory is the broker's resident set: what a further million adds to it, after a first one has filled
-buffers and caches. What is due far away must add nothing; what is due within the hour, its place in the
-wheel.
+buffers and caches. Messages that are due later must add nothing; those that are due within the hour add
+their entries in the wheel.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 YEAR = 365 * DAY
 LEAD_MS = 5_000
-"""Between scheduling and the first due time, so that one is not measured in the other."""
+"""Between scheduling and the first due time, so that the two are measured apart."""
 AROUND_MS = 1_500
-"""How long after the instant of a burst others are looked at."""
+"""How long after the instant of a burst other requests are measured."""
 PATIENCE_SECONDS = 60.0
 REST_SECONDS = 2.0
 """A broker that used less than a tenth of a core for so long is at rest."""
@@ -104,7 +104,7 @@ def _schedule(run: Run) -> Numbers:
         far, far_bytes = put(count, 2 * DAY, YEAR)
         run.say(f"{count:,} due within the hour")
         near, near_bytes = put(count, HOUR // 3, HOUR // 2)
-        broker.stop()  # the room that is reserved for what comes is given back
+        broker.stop()  # reserved disk space that is not used is given back
         on_disk = _on_disk(broker)
     return {
         "messages/s": far.records / far.seconds,
@@ -161,7 +161,7 @@ def _burst(run: Run) -> Numbers:
 
 
 def _plain(run: Run) -> Numbers:
-    """On and off take turns; the best of each counts, as the machine only ever adds."""
+    """On and off take turns; the best of each counts, since other load only makes it slower."""
     records = run.scale.megabytes * 1_000_000 // 1024 // 2
     rates: dict[str, list[float]] = {"true": [], "false": []}
     spent: dict[str, list[float]] = {"true": [], "false": []}

@@ -1,7 +1,8 @@
-"""Groups as such: members that come, go and die, many groups, and what a commit costs.
+"""Groups: members that join, leave and die, many groups, and what a commit costs.
 
-- Joins and leaves are raw frames, so that starting a client does not slow down those who are watched. A gap
-  is the time between two messages that one member handled; there is always more to handle.
+- Joins and leaves are raw frames, so that starting a client does not slow down the members that are
+  measured. A gap is the time between two messages that one member handled; there is always more to
+  handle.
 - A killed member had read everything and committed nothing; redelivered is when another has handled it all.
 - A commit is timed by a raw socket, from the request written to the answer read: the broker's own part, and
   the loopback. The disk is asked for as many bytes in the same folder, just before and after.
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from bench.brokers import proc
 from bench.load import topics
-from bench.load.crew import Crew, Marks, Result, Work
 from bench.load.joining import Passer, commit_each, ready, time_commits
+from bench.load.members import Marks, MemberProcess, Result, Work
 from bench.load.numbered import Writer
 from bench.scenario import Numbers, Run, Scenario, own
 from bench.scenarios.sharing import Sharing, configure
@@ -41,8 +42,8 @@ def _joins(run: Run) -> Numbers:
     count = int(rate * (3 * seconds + 15))
     with run.column.broker() as broker, Sharing(broker, "joins", count) as work:
         configure(broker, work.name, **{"consume.mode": "shared"})
-        for crew in work.members(CROWD, handler_ms=HANDLER_MS):
-            crew.wait_assigned()
+        for process in work.members(CROWD, handler_ms=HANDLER_MS):
+            process.wait_assigned()
         work.writer.write(count)
         run.say(f"{CROWD} members at work, nobody joins")
         time.sleep(2)
@@ -65,7 +66,7 @@ def _joins(run: Run) -> Numbers:
 
 
 def _so_far(work: Sharing) -> list[Result]:
-    return [result for crew in work.crews for result in crew.so_far()]
+    return [result for process in work.processes for result in process.so_far()]
 
 
 def _pass_by(broker: BrokerProcess, name: str, seconds: float) -> int:
@@ -100,15 +101,17 @@ def _kill(run: Run, broker: BrokerProcess, name: str) -> float:
         work.writer.write(count)
         (victim,) = work.members(1, commits=False, settings=settings)
         work.marks.wait()
-        heir = Crew(Work(broker.bootstrap, name, name, again.path, gated=True, settings=settings))
-        work.crews.append(heir)
+        heir = MemberProcess(
+            Work(broker.bootstrap, name, name, again.path, gated=True, settings=settings)
+        )
+        work.processes.append(heir)
         heir.wait_assigned()
         began = time.monotonic()
         victim.kill()
         heir.go()
         again.wait(seconds=120)
         (result,) = heir.stop()
-        work.crews.clear()
+        work.processes.clear()
     return result.last_at - began
 
 

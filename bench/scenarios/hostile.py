@@ -1,6 +1,6 @@
-"""One hostile client beside one innocent producer and consumer: what these notice, what the broker holds.
+"""One hostile client beside a well-behaved producer and consumer: their latency, the memory of the broker.
 
-Each kind of attack has a fresh broker. `bench/load/innocent.py` says what is measured.
+Each kind of attack has a fresh broker. `bench/load/probe.py` says what is measured.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 import time
 
 from bench.brokers import proc
-from bench.load import client, hostile, innocent, topics
+from bench.load import client, hostile, probe, topics
 from bench.scenario import Numbers, Run, Scenario, own
 
 FILLED_MEGABYTES = 200
@@ -38,27 +38,27 @@ class _Memory(threading.Thread):
 
 def _beside(run: Run, kind: str | None) -> Numbers:
     with run.column.broker() as broker:
-        topics.make(broker.port, ["innocent", "hostile", hostile.EMPTY])
+        topics.make(broker.port, ["probe", "hostile", hostile.EMPTY])
         records = FILLED_MEGABYTES * 1000
         client.run(client.Produce(broker.bootstrap, broker.pid, "hostile", records, 1000, "1"))
         os.sync()
         memory = _Memory(broker.pid)
         memory.start()
         seconds = run.scale.seconds
-        notice = innocent.start(innocent.Notice(broker.port, "innocent", seconds + 6))
-        time.sleep(2)  # for the innocent to begin
+        measuring = probe.start(probe.Work(broker.port, "probe", seconds + 6))
+        time.sleep(2)  # for the probe to begin
         done = None
         if kind is not None:
             done = hostile.start(hostile.Attack(broker.port, kind, "hostile", seconds)).finish()
-        noticed = notice.finish()
+        measured = measuring.finish()
         resident = memory.stop() / 1e6
-    if noticed.missing:
-        raise RuntimeError(f"{noticed.missing} messages did not arrive")
+    if measured.missing:
+        raise RuntimeError(f"{measured.missing} messages did not arrive")
     numbers = {
-        "acked, p99 ms": noticed.acked_p99_ms,
-        "acked, max ms": noticed.acked_max_ms,
-        "read, p99 ms": noticed.read_p99_ms,
-        "read, max ms": noticed.read_max_ms,
+        "acked, p99 ms": measured.acked_p99_ms,
+        "acked, max ms": measured.acked_max_ms,
+        "read, p99 ms": measured.read_p99_ms,
+        "read, max ms": measured.read_max_ms,
         "resident MB": resident,
     }
     if done is not None:

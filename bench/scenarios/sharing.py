@@ -1,10 +1,11 @@
 """Members of one group that share one subject: how the work spreads, how fast, at what cost.
 
-Members are librdkafka at its default settings, in processes of up to eight. The clock runs from the moment
-when all members hold the subject, in a group that has a cursor (`consume.mode=shared`), to the last message
-handled. A handler is a pause of 5 ms, so the ideal time is 5 ms for each message, divided by the members,
-whatever the machine. Kafka's share groups do the same work where a column has them; they say nothing of
-their assignment, so messages are written when all have been there for longer than a heartbeat.
+Members are librdkafka at its default settings, in processes of up to eight. The clock runs from the
+moment when all members hold the subject, in a group that has a cursor (`consume.mode=shared`), to the
+last message handled. A handler is a pause of 5 ms, so the ideal time is 5 ms for each message, divided by
+the members, on any machine. Kafka's share groups do the same work where a column has them; they do not
+report their assignment, so messages are written when all members have been there for longer than a
+heartbeat.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from bench.load import client, topics
-from bench.load.crew import Crew, Marks, Result, Work
+from bench.load.members import Marks, MemberProcess, Result, Work
 from bench.load.numbered import Writer
 from bench.scenario import Columns, Floor, Numbers, Run, Scenario, own, share
 
@@ -53,12 +54,12 @@ def configure(broker: BrokerProcess, group: str, **configs: str) -> None:
 
 
 class Sharing:
-    """A topic of numbered messages, a group, and the crews that read it; ended with the block."""
+    """A topic of numbered messages, a group, and the processes that read it; ended with the block."""
 
     def __init__(self, broker: BrokerProcess, name: str, count: int, size: int = SIZE) -> None:
         self.broker, self.name = broker, name
         self.marks = Marks(count)
-        self.crews: list[Crew] = []
+        self.processes: list[MemberProcess] = []
         topics.make(broker.port, [name])  # one message of no number: skipped by its value
         self.writer = Writer(broker.bootstrap, name, size)
 
@@ -66,12 +67,14 @@ class Sharing:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for crew in self.crews:
-            if crew.process.poll() is None:
-                crew.kill()
+        for process in self.processes:
+            if process.child.poll() is None:
+                process.kill()
         self.marks.__exit__()
 
-    def members(self, count: int, *, share_group: bool = False, **options: object) -> list[Crew]:
+    def members(
+        self, count: int, *, share_group: bool = False, **options: object
+    ) -> list[MemberProcess]:
         made = []
         while count > 0:
             some = min(count, IN_A_PROCESS)
@@ -84,13 +87,13 @@ class Sharing:
                 share=share_group,
                 **options,  # type: ignore[arg-type]
             )
-            made.append(Crew(work))
+            made.append(MemberProcess(work))
             count -= some
-        self.crews += made
+        self.processes += made
         return made
 
     def stop(self) -> list[Result]:
-        return [result for crew in self.crews for result in crew.stop()]
+        return [result for process in self.processes for result in process.stop()]
 
 
 def _is_kafka(run: Run) -> bool:
@@ -106,8 +109,8 @@ def _drain(run: Run, broker: BrokerProcess, count: int, members: int) -> tuple[f
             time.sleep(2 * SHARE_HEARTBEAT_SECONDS)
         else:
             configure(broker, work.name, **{"consume.mode": "shared"})
-            for crew in work.members(members, handler_ms=HANDLER_MS):
-                crew.wait_assigned()
+            for process in work.members(members, handler_ms=HANDLER_MS):
+                process.wait_assigned()
         began = time.monotonic()
         work.writer.write(count)
         work.marks.wait()
@@ -145,8 +148,8 @@ def _elastic(run: Run) -> Numbers:
                 alone.wait_assigned()
                 time.sleep(ALONE_SECONDS)
                 late = work.members(LATE, handler_ms=HANDLER_MS)
-                for crew in late:
-                    crew.wait_assigned()
+                for process in late:
+                    process.wait_assigned()
                 began, left = time.monotonic(), work.marks.left()
                 work.marks.wait()
                 results = work.stop()
@@ -168,12 +171,14 @@ def _nothing(run: Run) -> Numbers:
             with Sharing(broker, f"nothing-{mode}", count) as work:
                 configure(broker, work.name, **{"consume.mode": mode})
                 work.writer.write(count)
-                crews = [crew for _ in range(members) for crew in work.members(1, gated=True)]
-                for crew in crews:
-                    crew.wait_assigned()
+                processes = [
+                    process for _ in range(members) for process in work.members(1, gated=True)
+                ]
+                for process in processes:
+                    process.wait_assigned()
                 began = time.monotonic()
-                for crew in crews:
-                    crew.go()
+                for process in processes:
+                    process.go()
                 work.marks.wait()
                 results = work.stop()
                 numbers[f"{members} {mode}, s"] = max(each.last_at for each in results) - began
@@ -197,22 +202,24 @@ def _cost(run: Run) -> Numbers:
             marks = stack.enter_context(Marks(count))
             group = f"cost-{members}"
             configure(broker, group, **{"consume.mode": "shared"})
-            crews = [
-                Crew(Work(broker.bootstrap, group, "cost", marks.path, members // 4, gated=True))
+            processes = [
+                MemberProcess(
+                    Work(broker.bootstrap, group, "cost", marks.path, members // 4, gated=True)
+                )
                 for _ in range(4)
             ]
-            first.crews += crews
-            for crew in crews:
-                crew.wait_assigned()
+            first.processes += processes
+            for process in processes:
+                process.wait_assigned()
             cpu, began = broker.cpu_seconds(), time.monotonic()
-            for crew in crews:
-                crew.go()
+            for process in processes:
+                process.go()
             marks.wait()
             seconds = time.monotonic() - began
             numbers[f"{members} members, CPU s per GB"] = (broker.cpu_seconds() - cpu) / gigabytes
             numbers[f"{members} members, MB/s"] = gigabytes * 1000 / seconds
-            for crew in crews:
-                crew.stop()
+            for process in processes:
+                process.stop()
     return numbers
 
 

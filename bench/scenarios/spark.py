@@ -35,7 +35,7 @@ def _read(run: Run) -> Numbers:
     with run.column.broker() as broker:
         run.say(f"writing {records:,} records of {SIZE} B to read")
         client.run(client.Produce(broker.bootstrap, broker.pid, "read", records, SIZE, "all"))
-        os.sync()  # else whoever comes first reads while the disk still writes
+        os.sync()  # otherwise the first reader runs while the disk still writes
         run.say("Spark counts them: read_subject by two tasks and by one, format('kafka') by two")
         done = spark.read(spark.Read(broker.bootstrap, broker.pid, "read", records))
     return {

@@ -1,7 +1,7 @@
 """Many subjects: files, restarts, the rate of produce, memory, and who waits for a full Metadata.
 
 The rate is that of one-record requests which take the subjects in turn, so that requests have one
-shape however many subjects there are; a client that batches would have less to batch.
+shape for any number of subjects; a client that batches would have less to batch.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def _produce(
 ) -> client.Done:
     topic = f"{codec}-{acks}-{size}"
     topics.make(broker.port, [topic])
-    os.sync()  # what earlier work left to be written shall not be written now
-    # A client spends much the same on a small record: fewer megabytes of them take as long.
+    os.sync()  # what earlier work has left to write must not be written during the measurement
+    # A small record costs a client nearly as much as a large one: fewer megabytes take as long.
     megabytes = run.scale.megabytes if size == KIB else run.scale.megabytes // 4
     records = megabytes * 1_000_000 // size
     run.say(f"producing {records:,} of {size} B, acks={acks}, {codec}")

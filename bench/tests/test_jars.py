@@ -16,7 +16,7 @@ WANTED = ("org.example", "thing", "1.0")
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `java` on the PATH that does what a test writes into it; the cache is a folder of the test's."""
+    """A `java` on the PATH that runs what a test writes into it; the cache is a folder of the test."""
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")

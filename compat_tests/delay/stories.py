@@ -1,13 +1,13 @@
-"""What the stories of messages for later are told with: one batch from each client, and readers.
+"""What the stories of delayed messages share: one batch from each client, and readers.
 
     sent = [Sent(b"now"), Sent(b"later", headers=[("qmq-delay-ms", b"300")])]
     offsets = SEND["confluent"](bootstrap, topic, sent, codec="zstd")
     for message in READ["aiokafka"](bootstrap, topic, 2): assert_not_early(message)
 
-A `Sent` list goes out as one batch: offsets that stay empty hang on what shares a batch. The clock is the
-machine's, for the broker and for the stories alike, so "not early" can be judged; how late things come is
-not judged here. When all that is due before some time must have come, a story sends a *last* message that
-is due later and reads up to it: messages of a subject come in the order of their due times.
+A `Sent` list goes out as one batch: which offsets stay empty depends on what is in one batch. The broker
+and the stories use the same clock, so a story can check that nothing is early; lateness is not checked
+here. When all that is due before some time must have come, a story sends a *last* message that is due
+later and reads up to it: messages of a subject come in the order of their due times.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Send(Protocol):
         idempotent: bool = False,
         acks: str = "all",
     ) -> list[int]:
-        """Sends one batch; gives the offset that the client tells for each record."""
+        """Sends one batch; returns the offset that the client reports for each record."""
         ...
 
 
@@ -92,13 +92,13 @@ def cancel(name: str) -> Headers:
 
 
 def assert_not_early(message: Read) -> None:
-    """By the broker's own stamp, and by the clock of who reads it."""
+    """By the broker's timestamp, and by the reader's clock."""
     assert message.timestamp >= message.due, "stamped before it was due"
     assert message.seen >= message.due, "read before it was due"
 
 
 def as_delivered(sent: Sent, read: Read) -> bool:
-    """Whether this is that message, with what delivery leaves and adds."""
+    """Whether this is that message, with the headers that delivery removes and adds."""
     kept = [h for h in sent.headers if not h[0].startswith(("qmq-delay-", "qmq-deliver-at"))]
     added = [(DUE, b"%d" % read.due), (CREATED, b"%d" % sent.timestamp)]
     return (read.key, read.value, read.headers) == (sent.key, sent.value, kept + added)
@@ -143,7 +143,7 @@ def send_aiokafka(
     idempotent: bool = False,
     acks: str = "all",
 ) -> list[int]:
-    """As a batch of one's own making, which aiokafka lets one send: it has no flush that ends a linger."""
+    """As a batch made by hand: aiokafka has no flush that ends a linger."""
 
     async def send() -> list[int]:
         writer = AIOKafkaProducer(
@@ -198,7 +198,7 @@ def send_confluent(
         offset = message.offset()
         offsets.append(-1 if offset is None else offset)
 
-    # Else the first messages wait for it elsewhere, and may go out alone when it is there.
+    # Otherwise the first messages wait for the topic and may be sent alone once it exists.
     writer.list_topics(topic, DEADLINE)
     for each in sent:
         given: dict[str, Any] = {"key": each.key, "headers": each.headers, "partition": 0}
@@ -284,7 +284,7 @@ def next_of(reader: Consumer) -> Read:
 
 
 def up_to(bootstrap: str, topic: str, last: bytes, start: int = 0) -> list[Read]:
-    """All messages before the one with this value, which is there or will come."""
+    """All messages before the one with this value, which has come or will come."""
     reader = reading(bootstrap, topic, start)
     try:
         return list(iter(lambda: _unless(next_of(reader), last), None))

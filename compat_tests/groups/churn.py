@@ -1,11 +1,11 @@
 """A group under churn: members of all clients come, leave, are killed and frozen while messages flow.
 
 `Churn` does it: each turn some messages are written and one thing happens to one member, drawn from a
-seeded generator. What became of each message is reckoned afterwards from what the members reported:
+seeded generator. What became of each message is computed afterwards from what the members reported:
 
 - `missing`: written and never given to anybody.
 - `repeated`: given more often than can be explained. A repetition is explained when one of those who read
-  it was killed or frozen, was told that its commit of it failed, or had to let go before it could commit.
+  it was killed or frozen, got an error for its commit, or had to give the topic up before it could commit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Churn:
         fewest: int = 2,
         broker: TestBroker | None = None,
     ) -> None:
-        """With a broker, that is killed and started again now and then too."""
+        """With a broker, it is killed and restarted sometimes too."""
         self._members, self._group, self._topic = members, group, topic
         self._variants = variants
         self._fewest, self._broker = fewest, broker
@@ -157,7 +157,7 @@ class Churn:
                 NEWS.wait(left)
 
     def _settle(self) -> None:
-        """Everybody is well again; all is read; all leave."""
+        """All are thawed, all is read, and all leave."""
         for member, _ in self._frozen:
             member.thaw()
         for member, number in self._starting:

@@ -1,7 +1,7 @@
-"""What the stories of groups are told with: messages to read, a group's configs, its lag.
+"""What the stories of groups share: messages to read, a group's configs, its lag.
 
-Values are the numbers from 0 on as text, unless a story says otherwise, so that what came twice or not
-at all has a name.
+Values are the numbers from 0 on as text, unless a story says otherwise, so that a test can say what came
+twice or not at all.
 """
 
 # The package is typed, but exports its admin names implicitly.
@@ -85,7 +85,7 @@ def committed(bootstrap: str, group: str, topic: str) -> int | None:
 
 
 def lag(bootstrap: str, group: str, topic: str) -> int | None:
-    """As lag tools reckon it: the end of the topic less the group's position."""
+    """As lag tools compute it: the end of the topic less the group's position."""
     position = committed(bootstrap, group, topic)
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "lag"})
     try:
@@ -112,12 +112,12 @@ def everything(members: Iterable[Member]) -> Counter[str]:
 
 
 def have_read(members: Iterable[Member], count: int) -> bool:
-    """Whether so many different values came, to whomever."""
+    """Whether so many different values came, to any of them."""
     return len(everything(members)) >= count
 
 
 def unexplained(members: Iterable[Member]) -> dict[str, list[Member]]:
-    """Values that came more than once, though each who read them could have committed them; by whom."""
+    """Values that came more than once, and that every reader could have committed; with readers."""
     readers: dict[str, list[Member]] = {}
     for member in members:
         for record in member.records:
@@ -130,8 +130,8 @@ def unexplained(members: Iterable[Member]) -> dict[str, list[Member]]:
 
 
 def until_each_has_some(bootstrap: str, topic: str, members: list[Member], batch: int) -> int:
-    """Writes the values from 0 on, a batch at a time, until each member has got some; gives how many. Who
-    has waited longest comes first, so nobody that waits is left out, however quick the others are."""
+    """Writes the values from 0 on, a batch at a time, until each member has got some; returns how many. The
+    member that has waited longest comes first, so none is left out, even if the others are fast."""
     written = 0
 
     def all_have_some() -> bool:

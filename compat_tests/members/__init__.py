@@ -1,8 +1,8 @@
-"""Members of consumer groups for the stories: stock clients in child processes, told what to do.
+"""Members of consumer groups for the stories: stock clients in child processes, driven by commands.
 
 A *host* is a child process in which any number of members live, each in a thread of its own: host.py for
 the Python clients, java/members/Host.java for Java's, go/ for sarama and kafka-go, node/ for KafkaJS. A
-host can be killed and frozen, with all in it. remote.py is the stories' side.
+host can be killed and frozen, with all members in it. remote.py is the stories' side.
 
 Both sides speak lines of fields with tabs between them. To a host:
 
@@ -18,7 +18,7 @@ Both sides speak lines of fields with tabs between them. To a host:
     committed TOPIC              its offset, or nothing
     position TOPIC
     seek TOPIC OFFSET|beginning|end
-    ends TOPIC                   the first offset and the one behind the last
+    ends TOPIC                   the first offset and the one after the last
     at TOPIC TIMESTAMP           the first offset from then on, or nothing
     pause TOPIC, resume TOPIC
     assignment
@@ -30,9 +30,9 @@ and from it:
     MEMBER  done NUMBER RESULT…           MEMBER  failed NUMBER ERROR TEXT
     MEMBER  polled                        what follows is one poll's
     MEMBER  record TOPIC OFFSET TIMESTAMP VALUE
-    MEMBER  assigned TOPIC…  |  revoked TOPIC…  |  lost TOPIC…       as the client's callbacks tell
+    MEMBER  assigned TOPIC…  |  revoked TOPIC…  |  lost TOPIC…       as the client's callbacks say
     MEMBER  committed                     a commit of `run each` is done
-    MEMBER  uncommitted ERROR TEXT        a commit of `run each` failed; it goes on
+    MEMBER  uncommitted ERROR TEXT        a commit of `run each` failed; it continues
     MEMBER  broken ERROR TEXT             a poll of `run` failed; it polls no more
 
 A record is written out before it is committed, and what is in a pipe survives the process: a record that

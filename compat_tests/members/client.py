@@ -1,4 +1,4 @@
-"""What a member of a group can be told to do, whichever client it is.
+"""What a member of a group can do, with any client.
 
 Settings carry Kafka's names; a client is not given what it does not know. Offsets, errors and the time
 that things take are the client's own: nothing is retried or hidden.

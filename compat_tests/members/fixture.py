@@ -47,11 +47,11 @@ SARAMA = ["sarama-range", "sarama-roundrobin", "sarama-sticky"]
 KAFKA_GO = ["kafka_go-range", "kafka_go-roundrobin", "kafka_go-rack"]
 KAFKA_JS = ["kafkajs-default"]
 FRANZ = ["franz-range", "franz-roundrobin", "franz-sticky", "franz-cooperative"]
-"""These know no more than to run, to stop and to close."""
+"""These can only run, stop and close."""
 LANGUAGES = {"java": "java", "sarama": "go", "kafka_go": "go", "franz": "go", "kafkajs": "node"}
-"""Of what is no Python client."""
+"""Of clients that are not Python."""
 CLIENTS = ["kafka_python-range", "aiokafka-range", "confluent-range", "java-range"]
-"""One of each, where the way of assigning is not the point."""
+"""One of each, where the assignor does not matter."""
 
 
 class Hosts:
@@ -107,7 +107,7 @@ class Members:
         quick: bool = True,
         **settings: object,
     ) -> Member:
-        """Made and subscribed; it joins when it is told to take or run."""
+        """Made and subscribed; it joins with `take` or `run`."""
         member, number = self.start(
             variant, group, *topics, pattern=pattern, alone=alone, quick=quick, **settings
         )

@@ -3,7 +3,7 @@
     python -m compat_tests.members.host
 
 A member's thread does one command at a time and, while it runs, polls in between. When the input ends,
-so does the process, at once: the stories close what shall be closed.
+so does the process, at once: the stories close what has to be closed.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def shown(offset: int | None) -> list[str]:
 
 
 def name_of(error: Exception) -> str:
-    """librdkafka has one exception for all errors: its code tells them apart."""
+    """librdkafka has one exception for all errors; the code says which it is."""
     code = getattr(error.args[0], "name", None) if error.args else None
     return str(code()) if callable(code) else type(error).__name__
 

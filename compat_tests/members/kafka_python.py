@@ -15,7 +15,7 @@ from compat_tests.members.client import Record, Told, pythonic
 
 
 class Custom(RoundRobinPartitionAssignor):  # type: ignore[misc]
-    """An assignor that no broker has heard of."""
+    """An assignor that no broker knows."""
 
     name = "custom"
 

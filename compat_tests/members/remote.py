@@ -2,7 +2,7 @@
 
     member = members("java-cooperative", group, topic)      # the fixture: closed when the test ends
     member.take(10)                                         # the records, in the order they came
-    member.run()                                            # polls and commits until told otherwise
+    member.run()                                            # polls and commits until `stop`
     member.wait(lambda: len(member.records) >= 100, "a hundred records")
     member.close()
 
@@ -34,15 +34,15 @@ QUICK = {
     "session.timeout.ms": "60000",
     "heartbeat.interval.ms": "300",
 }
-"""What members are given unless told otherwise: rebalances that take no seconds, and sessions that outlast
-any hiccup of the machine."""
+"""Default settings of members: fast rebalances, and sessions that outlast any short stall of the
+machine."""
 
 NEWS = threading.Condition()
 """Notified of every line of every host."""
 
 
 class Failed(Exception):
-    """A member could not do what it was told. `kind` is the client's own name for the error."""
+    """A member's command failed. `kind` is the client's own name for the error."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -79,7 +79,7 @@ class Host:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it as a crash would; returns when all that it had said is heard."""
+        """Ends it as a crash would; returns when everything that it had written is read."""
         self.process.kill()
         self.end()
 
@@ -150,7 +150,7 @@ class Member:
     # --- commands --------------------------------------------------------------------------------
 
     def tell(self, command: str, *arguments: object) -> str:
-        """Sends a command and does not wait; `answer` takes the number that it gives."""
+        """Sends a command and does not wait; `answer` takes the number that it returns."""
         number = str(next(self._numbers))
         self.host.say(self.name, number, command, *map(str, arguments))
         return number
@@ -223,7 +223,7 @@ class Member:
 def wait(
     condition: Callable[[], bool], what: str | Callable[[], str], seconds: float = DEADLINE
 ) -> None:
-    """Until the condition holds; it is looked at whenever any member reports something."""
+    """Waits until the condition holds; it is checked whenever any member reports something."""
     end = time.monotonic() + seconds
     with NEWS:
         while not condition():

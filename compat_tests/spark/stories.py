@@ -1,7 +1,7 @@
 """What the stories with a real Spark share.
 
-They use Spark's own `format("kafka")`, unmodified, with no help of spark_connector but for starting
-Spark (the fixture `spark`): whatever an application that knows nothing of Kumquat does must work.
+They use Spark's own `format("kafka")`, unmodified. spark_connector only starts Spark (the fixture
+`spark`): everything that an application without knowledge of Kumquat does must work.
 Messages have the values b"0", b"1", … so that a story can say which ones it expects by number.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SECONDS = 180
-"""That any one step may take before it has failed; Spark on a busy machine is slow."""
+"""How long any one step may take before it has failed; Spark on a busy machine is slow."""
 STEP = 10
 """Milliseconds between the timestamps of two messages, the first of which is T0."""
 
@@ -106,7 +106,7 @@ def write(frame: DataFrame, bootstrap: str, **options: str) -> None:
 
 class Copy:
     """A stream from a topic into Parquet files, which Spark writes exactly once. A new query on the
-    same folder goes on where the last one stopped."""
+    same folder continues where the last one stopped."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -119,7 +119,7 @@ class Copy:
         return writer.trigger(**trigger).start(self._files)
 
     def run(self, frame: DataFrame) -> StreamingQuery:
-        """Until all that is there now has been copied."""
+        """Waits until all that is there now has been copied."""
         query = self.start(frame, availableNow=True)
         assert query.awaitTermination(SECONDS), "the query did not end"
         return query

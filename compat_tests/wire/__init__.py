@@ -1,1 +1,1 @@
-"""Requests by hand: what no client lets one send."""
+"""Requests by hand: what no client can be made to send."""

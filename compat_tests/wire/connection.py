@@ -1,7 +1,7 @@
-"""A Kafka connection by hand: for what no client lets one send, and to prepare topics for stories.
+"""A Kafka connection by hand: for what no client can be made to send, and to prepare topics for stories.
 
 Requests and answers are kafka-python's message classes at a chosen version. Nothing is retried and
-nothing is hidden: `call` gives the answer as it came, error codes and all.
+nothing is hidden: `call` returns the answer as it came, with its error codes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def describe_topic(wire: Wire, name: str) -> Message:
 
 
 def retried(ask: Callable[[], Message], *codes: int) -> Message:
-    """The first answer without any of these error codes, which tell a client to ask again."""
+    """The first answer without any of these error codes, after which a client asks again."""
     answers: list[Message] = []
 
     def settled() -> bool:

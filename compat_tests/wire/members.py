@@ -33,7 +33,7 @@ COORDINATOR_LOADING = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
 _NOT_YET = {COORDINATOR_LOADING, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR}
-"""A Kafka that is just making its offsets topic."""
+"""Error codes of a Kafka that is just making its offsets topic."""
 
 
 def join(
@@ -159,7 +159,7 @@ class RawMember:
         )
 
     def join(self) -> Message:
-        """The whole dance up to an answer with a generation."""
+        """All requests up to an answer with a generation."""
         self.start_join()
         return self.finish_join()
 

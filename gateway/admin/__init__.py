@@ -5,11 +5,11 @@
     routes.py      which function answers what, and how failures become answers
     arguments.py   what a request says, checked; times.py reads and shows times
     delay.py       /delay/…: what is pending; cancel and move it
-    groups.py      /groups/…: have a group skip what is damaged
+    groups.py      /groups/…: make a group skip what is damaged
 
 There is no authentication: it listens on loopback only, and answers only requests whose Host is loopback
-too and, where they change something, that say application/json. So a page in a browser on this machine
-can neither read nor change anything here, whatever name it has made to point here.
+too. Requests that change something must have the type application/json. So a web page in a browser on this
+machine can neither read nor change anything here, even if its host name resolves to loopback.
 
 `kumquat delay …` (gateway/cli/delay.py) and `kumquat groups …` (gateway/cli/groups.py) are thin clients
 of it.

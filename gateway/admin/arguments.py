@@ -1,6 +1,6 @@
-"""What a request says, checked: each argument by name, of the right kind, none unknown.
+"""The arguments of a request, checked: each by name, of the right type, none unknown.
 
-From a query all of them are texts; from a body they may also be numbers, true and false.
+In a query all of them are text; in a body they may also be numbers, true and false.
 """
 
 from __future__ import annotations

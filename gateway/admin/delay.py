@@ -10,8 +10,8 @@ Without a subject, count and list are over all of them. `from` is included, `to`
 are milliseconds since 1970, UTC. Keys and values that are not UTF-8 are given in base64, and "key_encoding"
 or "value_encoding" says so; a long key is cut to MAX_KEY bytes in lists.
 
-A cancel or move that came too late is answered 409 with what became of the message, and one of something
-that was never heard of 404.
+A cancel or move that came too late is answered 409 with what became of the message, and one of an unknown
+message 404.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _pending(item: Pending) -> dict[str, Any]:
 
 
 def _shown(subject: Subject, shown: Shown) -> dict[str, Any]:
-    """What there is none of is null. A cancel that waits for its message has no due time."""
+    """What is absent is null. A cancel that waits for its message has no due time."""
     timeless = shown.due < 0 or shown.status == "remembered"
     told: dict[str, Any] = {
         "subject": subject.name,

@@ -1,15 +1,15 @@
 """/groups/…: what an operator may change in a group.
 
     POST /groups/skip  {"group": G, "subject": S}              past what is damaged where the group stands
-    POST /groups/skip  {"group": G, "subject": S, "to": N}     to offset N, whatever lies in between
+    POST /groups/skip  {"group": G, "subject": S, "to": N}     to offset N, over everything in between
 
-A group that reads in order gets CORRUPT_MESSAGE at a damaged batch for as long as it asks: it must not lose
-messages that nobody has given up. This gives them up, for one group. The answer says which offsets were
-skipped, and so does the log. It goes forward only.
+A group that reads in order gets CORRUPT_MESSAGE at a damaged batch each time it asks: it must not skip
+messages unless an operator has given them up. This request gives them up, for one group. The answer says
+which offsets were skipped, and so does the log. It goes forward only.
 
 The group must have no members, since a running consumer keeps its own position: stop the consumers, skip,
-start them again. A group that shares the subject needs none of this: what is damaged is skipped by itself
-when it would be handed out, and said in the log.
+start them again. A group that shares the subject does not need this: there the broker skips damaged
+messages when it would hand them out, and logs that.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def skip(broker: Broker, arguments: Arguments) -> Answer:
 
 
 def _position(broker: Broker, group: Group, subject: Subject) -> int:
-    """Where a group that may be moved stands."""
+    """The position of a group, if the group may be moved."""
     if group.members or broker.coordinator.state(group) != "Empty":
         raise _no(
             f"group {group.name!r} has members: stop its consumers, skip, and start them again"

@@ -1,14 +1,15 @@
 """One connection of the admin endpoint: HTTP/1.1 by h11, one request after the other, within limits.
 
-Limits: MAX_HEAD bytes of request line and headers, MAX_BODY of body, RECEIVE_SECONDS from the first byte of
-a request to its last, IDLE_SECONDS from one answer to the next request, SEND_SECONDS for a client to take
-an answer, ANSWER_SECONDS for the broker to make one. `waiting` tells the server which connections it may
-close when it needs their place.
+Limits: MAX_HEAD bytes of request line and headers, MAX_BODY of body, RECEIVE_SECONDS from the first byte
+of a request to its last, IDLE_SECONDS from one answer to the next request, SEND_SECONDS for a client to
+take an answer, ANSWER_SECONDS for the broker to make one. `waiting` says whether the server may close a
+connection when it needs its place.
 
-Whatever is wrong with a request is answered with a status and a JSON object that says what and why; after
-what cannot be told apart from the next request the connection is closed.
+An invalid request is answered with a status and a JSON object that says what is wrong and why. If its end
+cannot be found, so that the next request cannot be either, the connection is closed.
 
-An answer that is being made when the broker stops is finished and sent: a change is never half told.
+An answer that is being made when the broker stops is finished and sent: a client always learns what
+became of its change.
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ class HttpConnection:
         """For a request, or for the rest of one: nothing is lost when it is closed."""
 
     async def run(self) -> None:
-        """Serve until either side has had enough."""
+        """Serve until either side ends it."""
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while await self._serve_one():
                 self._http.start_next_cycle()
 
     async def _serve_one(self) -> bool:
-        """One request; False: there can be no other on this connection."""
+        """One request; False: no other can follow on this connection."""
         self.waiting = True
         try:
             await self._wait_for_request()
@@ -155,7 +156,7 @@ class HttpConnection:
             return refusal(HttpError(500, "BROKER_FAILED", f"the broker failed: {name}"))
 
     async def _send_last(self, error: HttpError) -> None:
-        """Tell what is wrong with a request that has no end to be found."""
+        """Answer what is wrong with a request whose end cannot be found."""
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             await self._send(refusal(error), close=True)
 
@@ -201,7 +202,7 @@ def read_request(head: h11.Request, body: bytes) -> Request:
 
 
 def _check_host(host: str) -> None:
-    """A page whose name was made to point here has that name in Host."""
+    """A web page whose host name resolves to loopback sends that name in Host."""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdecimal():
         name = host

@@ -3,7 +3,7 @@
 A stop accepts no more and ends connections that wait for a request; answers under way are finished. At
 most MAX_CONNECTIONS are served at a time: this is an endpoint for a few tools on the same machine. For a
 further one the oldest that waits for a request, or for the rest of one, is closed, so nobody can lock the
-others out by sending half of something. Where all are being answered, the further one is closed.
+others out by sending half a request. If all are being answered, the further one is closed.
 """
 
 from __future__ import annotations

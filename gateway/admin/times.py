@@ -1,9 +1,9 @@
 """Times as people and tools write them, and as milliseconds since 1970.
 
-Read are such milliseconds; ISO 8601: `2026-03-01T08:00:00.5+01:00`, `2026-03-01T08:00Z`, a date alone is
-its midnight; and durations from now: `15m`, `+2h`, `1h30m` (core/wheel/intake/durations.py). Where no
-zone is given it is UTC, never the zone of some machine. A number too small to be milliseconds of this
-age is refused, except 0: it is a year, or seconds, or a duration without its unit.
+It reads milliseconds; ISO 8601 (`2026-03-01T08:00:00.5+01:00`, `2026-03-01T08:00Z`; a date alone is its
+midnight); and durations from now: `15m`, `+2h`, `1h30m` (core/wheel/intake/durations.py). A time without
+a zone is UTC, never the zone of some machine. A number that is too small to be milliseconds of our time
+is refused, except 0: it is probably a year, or seconds, or a duration without its unit.
 """
 
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from kumquat.core.wheel.intake.durations import read_instant, read_units
 from kumquat.meta.values import LONG_MAX
 
 LEAST = 10**11
-"""In 1973; as seconds it is in the year 5138."""
+"""In 1973. The same number as seconds would be in the year 5138."""
 
 
 def read_time(text: str, now: int) -> int:

@@ -1,4 +1,4 @@
-"""One module per API, or per tight family; importing this package registers them all."""
+"""One module for each API, or for two that belong together. Importing this package registers them all."""
 
 from kumquat.gateway.handlers import (
     alter_configs,

@@ -2,10 +2,11 @@
 
 What each version added: flexible from 2 and from 1; nothing else a client sees.
 
-The older one replaces all configs of a resource by those given. The incremental one sets, deletes, or,
-for lists, appends to and subtracts from single ones. Both can only validate. A resource's configs change
-together or not at all, and are answered when they are durable. Resources are topics, groups and the broker;
-of its options those are taken that have no effect, the others are read at its start and refused.
+AlterConfigs replaces all configs of a resource by those given. IncrementalAlterConfigs sets or deletes
+single configs, or, for lists, appends to them and subtracts from them. Both can be asked to validate
+only. A resource's configs change together or not at all, and are answered when they are durable.
+Resources are topics, groups and the broker. Of the broker's options only those can be set that have no
+effect; the others are read at its start, and a change is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Changes = dict[str, str | None]
 
 
 class Outcome(NamedTuple):
-    """What a resource is answered with: code, message, and which it is."""
+    """The answer for a resource: code, message, and which resource it is."""
 
     error_code: int
     error_message: str | None
@@ -128,7 +129,7 @@ async def _alter(
 
 
 def _replacing(target: Configured, resource: AlterConfigsResource) -> Changes:
-    """Every config that is set now goes, unless it is given again."""
+    """Every config that is set now is unset, unless it is given again."""
     changes: Changes = dict.fromkeys(target.configs)
     for config in resource.configs:
         if config.value is None:

@@ -3,16 +3,17 @@
 What each version added:
   v1  throttle time (always 0)
   v2  nothing a client sees
-  v3  flexible; the client's name and version, which are checked; features (none are told: the only one
-      a client reads, transaction.version, would promise transactions)
+  v3  flexible; the client's name and version, which are checked; features (none are listed: the only one
+      that clients read, transaction.version, would promise transactions)
   v4  features may have a minimum of 0
 The response header is that of version 0 in all versions: see wire/frame.py.
 
 A version that is not served (Java 4.4 begins with 5) is answered in the layout of version 0, with
-UNSUPPORTED_VERSION and the one range of this very API, from which a client chooses again (KIP-511).
+UNSUPPORTED_VERSION and the range of this API alone, from which a client chooses again (KIP-511).
 
-What is advertised is what was registered (dispatch.py). Produce alone says more than it does: from 0, while
-0 to 2 are not served, because older librdkafka turns compression off otherwise (KAFKA-18659).
+What is advertised is what was registered (dispatch.py). Produce is the exception: it is advertised from
+version 0, though 0 to 2 are not served, because older librdkafka turns compression off otherwise
+(KAFKA-18659).
 """
 
 from __future__ import annotations

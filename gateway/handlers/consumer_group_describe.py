@@ -4,11 +4,12 @@ What each version added:
   v1  whether a member speaks KIP-848 (1) or the classic protocol (0); both may be in one group
 
 A group without such members is answered GROUP_ID_NOT_FOUND: clients then ask DescribeGroups. An empty
-group is what its last member was. Members have epochs of their own; the group's is the highest. The target
-assignment is what a member holds: a change that is under way shows when it is done. The present one is the
-same, but for subjects that are shared: their partition is shown with one member (groups/views.py). In place
-of the assignor stands how the group's subjects are read: `exclusive`, `shared`, or both; and why they are
-not shared, if that is for a client that is not known to share (gateway/groups/assignment/sharers.py).
+group has the type of its last member. Each member has its own epoch; the group's is the highest. The
+target assignment is what a member holds: a change that is under way shows when it is done. The current
+one is the same, except for subjects that are shared: their partition is shown with one member
+(groups/views.py). The field for the assignor shows how the group's subjects are read: `exclusive`,
+`shared`, or both; and, if a client that is not known to share is the reason why they are not shared,
+which one (gateway/groups/assignment/sharers.py).
 """
 
 from __future__ import annotations

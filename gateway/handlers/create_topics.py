@@ -10,11 +10,11 @@ What each version added:
 Ignored: the time-out.
 
 Any number of partitions and a replication factor of up to MAX_REPLICAS is accepted, since everyday scripts
-give them; the answer says what there is: 1 and 1. Kafka with one broker refuses a factor of 2, but a script
-that was written for a cluster of three is to run here as it is. A larger one is no cluster's, but a mistake
+give them; the answer says what was made: 1 and 1. Kafka with one broker refuses a factor of 2, but a script
+that was written for a cluster of three must run here unchanged. A larger factor is surely a mistake
 (a port, a number of partitions), and is INVALID_REPLICATION_FACTOR. A replica assignment is accepted if it
-names this broker only, since any other promises a place that there is not. Names, configs and repeated
-topics are checked as Kafka does. A topic is answered when it is durable (subjects.py).
+names this broker only: there is no other. Names, configs and repeated
+topics are checked as in Kafka. A topic is answered when it is durable (subjects.py).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ async def create_topics(session: Session, request: CreateTopicsRequest) -> Creat
 
 
 def _check(broker: Broker, topic: CreatableTopic) -> Mapping[str, str]:
-    """Raises what is wrong with a topic to be made, or gives its configs."""
+    """The configs of a topic to be made. Raises what is wrong with it."""
     broker.subjects.check_new(topic.name)
     if topic.assignments:
         _check_assignments(broker, topic)

@@ -1,4 +1,4 @@
-"""DeleteRecords: all below an offset is gone, for readers at once and for good. Key 21, versions 0 to 2.
+"""DeleteRecords: everything below an offset is gone for readers at once. Key 21, versions 0 to 2.
 
 What each version added:
   v1  nothing a client sees
@@ -6,7 +6,7 @@ What each version added:
 Ignored: the time-out.
 
 -1 means up to the high watermark. An offset below the earliest changes nothing and is no error. Answered
-when the new earliest offset is durable; the disk is freed when the segments go.
+when the new earliest offset is durable; disk space is freed when the segments are deleted.
 """
 
 from __future__ import annotations

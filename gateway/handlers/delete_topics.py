@@ -1,4 +1,4 @@
-"""DeleteTopics: subjects and all their messages go, by name or by id. Key 20, versions 1 to 6.
+"""DeleteTopics: deletes subjects with all their messages, by name or by id. Key 20, versions 1 to 6.
 
 What each version added:
   v1 to v3  nothing a client sees here

@@ -7,8 +7,8 @@ What each version added:
   v4  flexible
 
 BROKER shows the options that the broker was started with, and those that were set since (they have no
-effect: meta/broker_configs.py); a broker with no name, the latter alone. Other resources are refused with
-the reason. A resource that is named twice is shown once.
+effect: meta/broker_configs.py). A broker with no name shows the latter only. Other resources are refused
+with the reason. A resource that is named twice is shown once.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from kumquat.meta.definitions import ConfigRow
 
 MAX_ANSWER = 160 << 20
-"""100,000 topics come to 140 MB, and `kafka-topics --describe` asks for all of them in one request."""
+"""The answer for 100,000 topics has 140 MB, and `kafka-topics --describe` asks for all of them at once."""
 MANY = 5_000
-"""Resources whose answer is made only when no other such answer waits to be taken."""
+"""A request for so many resources is answered only when no other such answer waits to be sent."""
 
 
 def _refuse(request: DescribeConfigsRequest, code: int, message: str) -> DescribeConfigsResponse:

@@ -8,9 +8,10 @@ What each version added:
   v6  a group that is not there is GROUP_ID_NOT_FOUND, with a message; before, it is Dead, without an error
 
 Where the broker assigns, each member is shown with what it holds now. Of the members that share a subject
-one is shown with its partition (groups/views.py). Groups with KIP-848 members are shown too (Kafka does not
-find them here), since many admin clients know no other request. Behind the assignor's name stands why a
-group does not share, if that is for a client that is not known to (gateway/groups/assignment/sharers.py).
+one is shown with its partition (groups/views.py). Groups with KIP-848 members are shown too (Kafka does
+not find them here), since many admin clients know no other request. If a group does not share because of
+a client that is not known to work with it, the reason follows the assignor's name
+(gateway/groups/assignment/sharers.py).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 What each version added:
   v4  isolation level, last stable offset (always the high watermark: there are no transactions)
   v5  log start offset
-  v7  fetch sessions: never made, the answer always says session 0, and clients go on with full requests.
-      A request within a session is answered FETCH_SESSION_ID_NOT_FOUND, which makes a client begin again
+  v7  fetch sessions: never made, the answer always says session 0, and clients keep sending full requests.
+      A request within a session is answered FETCH_SESSION_ID_NOT_FOUND, and the client starts over
   v8, v10  nothing a client sees here (v10: zstd; batches are given as they are in any version)
   v9  the leader epoch that the client knows: see leader_epoch.py
   v11 rack (ignored: there is one replica)
@@ -14,15 +14,16 @@ What each version added:
 
 An answer lists exactly the partitions that were asked for. It is given at once when `min_bytes` are
 there, when a partition has an error, or when nothing could ever come; else when data has come, at the
-latest after `max_wait_ms` (and never more than `connections.max.idle.ms`), or when the client has gone. The
-first batch is given even when it is larger than all limits (KIP-74). What was read before a wait is kept,
-and read on behind: else a wait for many bytes would read the first of them again for each that comes.
+latest after `max_wait_ms` (and never more than `connections.max.idle.ms`), or when the client has gone.
+The first batch is given even when it is larger than all limits (KIP-74). What was read before a wait is
+kept, and the next pass reads on after it. Otherwise a wait for many bytes would read the first of them
+again each time.
 
-Room for the answer is taken before it is read (limits.py). Where there is little, the answer is smaller;
-where there is none even for the first batch, the Fetch waits for it.
+Room for the answer is taken before it is read (net/limits.py). If there is little, the answer is smaller;
+if there is none even for the first batch, the Fetch waits for it.
 
-An offset with a slot in its high bits is a sharing member's: see sharing.py. What it is handed is answered
-at once, whatever `min_bytes` says.
+An offset with a slot in its high bits is a pull offset, of a sharing member: see
+gateway/sharing/service.py. What it is handed is answered at once, without regard to `min_bytes`.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class _Read:
 
     @property
     def following(self) -> int:
-        """The offset behind it."""
+        """The offset after it."""
         head = read_head(self.batches[-1])
         return head.base_offset + head.last_offset_delta + 1
 
@@ -149,7 +150,7 @@ class _Answer:
         """By the place of the partition in the request."""
         self._room = min(wanted, granted)
         self._cramped = granted < ONE_BATCH
-        """There is not even room for a batch of the usual greatest size."""
+        """There is not even room for one batch of the largest usual size."""
         self._starved = False
         self._short = granted < wanted
         """It is granted less than it asks for."""
@@ -164,7 +165,7 @@ class _Answer:
 
     @property
     def complete(self) -> bool:
-        """Whether waiting would be wrong, or in vain."""
+        """Whether there is no reason to wait, or nothing to wait for."""
         if self._failed or self._handed_out or self._cut_short:
             return True
         return not self.awaited and not self.waiters and not self._fenced
@@ -241,7 +242,7 @@ class _Answer:
     ) -> list[bytes | memoryview] | bytes:
         before = self._read.get(number)
         if before is None or before.subject is not subject:
-            self.size -= before.size if before else 0  # that was of a topic deleted since
+            self.size -= before.size if before else 0  # that was of a topic which is deleted now
             before = self._read[number] = _Read(subject, [], 0)
         offset = before.following if before.batches else partition.fetch_offset
         # A producer may know an offset before its batch is synced and can be read.
@@ -256,7 +257,7 @@ class _Answer:
         except KumquatError:
             if not before.batches:
                 raise
-            self._failed = True  # the next Fetch is told why; this one ends with what there is
+            self._failed = True  # the next Fetch gets the error; this one ends with what there is
             return before.batches
         if more:
             size = sum(map(len, more))

@@ -8,7 +8,7 @@ What each version added:
   v5, v6  new error codes; key type 2 (share groups' state), which is for brokers among themselves
 
 Transactions are not served: their key type is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one
-code that all clients take as final; others they would try again for ever.
+code that all clients take as final. With other codes they would retry for ever.
 """
 
 from __future__ import annotations

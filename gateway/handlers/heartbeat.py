@@ -1,4 +1,4 @@
-"""Heartbeat: a classic member is alive, and hears whether it should rejoin. Key 12, versions 0 to 4.
+"""Heartbeat: a classic member is alive, and learns whether it should rejoin. Key 12, versions 0 to 4.
 
 What each version added:
   v1, v2  throttle time; nothing a client sees

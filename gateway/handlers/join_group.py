@@ -1,14 +1,14 @@
-"""JoinGroup: a classic member comes, or comes again. Key 11, versions 0 to 9.
+"""JoinGroup: a classic member joins, or rejoins. Key 11, versions 0 to 9.
 
 What each version added:
   v1  the rebalance time-out (before: the session time-out counts)
   v2, v3  throttle time; nothing a client sees
-  v4  a client without a member id is given one with MEMBER_ID_REQUIRED and has to come back with it
+  v4  a client without a member id is given one with MEMBER_ID_REQUIRED and has to join again with it
   v5  static members
   v6  flexible
   v7  the protocol type in the answer
   v8  the client's reason (ignored)
-  v9  a static leader that comes back may be told not to assign
+  v9  the answer can say that a static leader which comes back should not assign
 Versions 4 and 9 change behaviour, so this handler looks at the version.
 """
 

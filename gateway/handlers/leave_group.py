@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, or are sent away by an admin. Key 13, versions 0 to 5.
+"""LeaveGroup: members leave, or are removed by an admin. Key 13, versions 0 to 5.
 
 What each version added:
   v1, v2  throttle time; nothing a client sees

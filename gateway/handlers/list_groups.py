@@ -5,7 +5,7 @@ What each version added:
   v3  flexible
   v4  a filter by state, and each group's state
   v5  a filter by type, and each group's type
-States and types are compared without regard to case; one that nobody knows matches no group.
+States and types are compared without regard to case; an unknown one matches no group.
 """
 
 from __future__ import annotations

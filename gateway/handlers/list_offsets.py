@@ -10,17 +10,16 @@ What each version added:
   v9  the latest offset in remote storage (-5): there is none
   v10 a time-out (ignored)
 
-A special timestamp in a version that does not know it, or that nobody knows, is UNSUPPORTED_VERSION, as in
-Kafka.
+A special timestamp that is unknown, or unknown in this version, is UNSUPPORTED_VERSION, as in Kafka.
 
-Latest is the high watermark. For a member that shares the subject, where it can be told from others, it is
-in its own space: see gateway/handlers/common/askers.py. There the version is a sign, so this handler
-looks at it. By timestamp, the answer is the first record that is not older, exactly; -1 when there is
-none.
+Latest is the high watermark. A member that shares the subject, where it can be recognised, gets the
+latest of its own pull log: see gateway/handlers/common/askers.py. The version helps to recognise it, so
+this handler looks at the version. By timestamp, the answer is the first record that is not older,
+exactly; -1 when there is none.
 
-What was written when the request came counts: who has produced with acks=1 and asks for the end must find
-it behind its own message. So the answer waits for the sync that is under way, at most SYNC_SECONDS: a disk
-that is slower than that must not hold up everything on the connection.
+What was written when the request came counts: a client that has produced with acks=1 and asks for the end
+must find it after its own message. So the answer waits for the sync that is under way, at most
+SYNC_SECONDS: a slower disk must not block everything on the connection.
 """
 
 from __future__ import annotations

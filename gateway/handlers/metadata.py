@@ -5,7 +5,7 @@ What each version added:
   v1  no topics asked means none, null means all; controller, rack, internal topics (subjects.py)
   v2  cluster id
   v3  throttle time (always 0)
-  v4  whether topics may be made; before, they always may
+  v4  whether topics may be created; before, they always may
   v5  offline replicas (never any)
   v7  leader epoch (always 0)
   v8  authorized operations, when asked for: all, since there is no authorization
@@ -14,10 +14,10 @@ What each version added:
   v11 authorized operations of the cluster are gone
   v12 topics asked by id: where one is, ids count and names do not (before, a topic without a name is
       answered as one with an empty name)
-  v13 an error for the whole answer (for clients that shall start again; never given)
+  v13 an error for the whole answer (for clients that should bootstrap again; never given)
 
-A topic that is not there is made when the request and `auto.create.topics.enable` allow it, as clients
-expect of their first Produce, and is answered when it is durable. All topics at once come from
+A missing topic is created when the request and `auto.create.topics.enable` allow it, as clients expect
+before their first Produce. It is answered when it is durable. All topics at once come from
 topics/table.py.
 """
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a member, or a group without members, has come. Key 8, versions 2 to 9.
+"""OffsetCommit: positions of a member, or of a group without members. Key 8, versions 2 to 9.
 
 What each version added:
   v3, v4  throttle time; nothing a client sees

@@ -1,8 +1,8 @@
 """OffsetDelete: a group forgets how far it has come in some topics. Key 47, version 0.
 
-A topic that a member is subscribed to is GROUP_SUBSCRIBED_TO_TOPIC. Of a group whose members assign
-among themselves we cannot know what they are subscribed to: it is NON_EMPTY_GROUP. A topic in which the
-group has no position is no error. Answered when it is durable.
+A topic that a member is subscribed to is GROUP_SUBSCRIBED_TO_TOPIC. What the members of a client-assigned
+group are subscribed to is unknown here: such a group is NON_EMPTY_GROUP. A topic in which the group has
+no position is no error. Answered when it is durable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetFetch: where to go on reading. Key 9, versions 1 to 9.
+"""OffsetFetch: where to continue reading. Key 9, versions 1 to 9.
 
 What each version added:
   v2  all topics at once; an error for the whole answer
@@ -8,8 +8,9 @@ What each version added:
   v7  require_stable (ignored: there are no transactions)
   v8  several groups at once, with an error for each
   v9  KIP-848 members say who they are
-Who is told what: see gateway/groups/offsets.py. An error of one partition is also that of the whole answer:
-clients differ in where they look. Version 8 is another layout, so this handler looks at the version.
+Who gets which offset: see gateway/groups/offsets.py. An error of one partition is also that of the whole
+answer: clients differ in where they look. Version 8 is another layout, so this handler looks at the
+version.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ T = TypeVar("T")
 NO_OFFSET = -1
 PARTITIONS_AT_A_TIME = 200
 MAX_POSITIONS = 400_000
-"""In one answer: a group may be asked for any number of times."""
+"""In one answer: a request may name the same group any number of times."""
 
 
 def _refuse(request: OffsetFetchRequest, code: int, message: str) -> OffsetFetchResponse:
@@ -60,7 +61,7 @@ def _refuse(request: OffsetFetchRequest, code: int, message: str) -> OffsetFetch
 def _failed(
     topics: Sequence[OffsetFetchRequestTopic] | None, code: int
 ) -> list[OffsetFetchResponseTopic]:
-    """Version 1 has room for an error in the partitions alone."""
+    """In version 1 only partitions have an error."""
     return [
         OffsetFetchResponseTopic(
             topic.name,

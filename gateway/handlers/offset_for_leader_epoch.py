@@ -7,9 +7,10 @@ What each version added:
 
 There is one epoch, 0, and it ends at the high watermark. Of any other nothing is known (-1).
 
-A consumer takes an end below its position for lost messages, and begins again. Positions of members that
-share a subject lie far above its high watermark, and the request does not say who asks. So where a subject
-has been shared the epoch ends above all positions: nothing was lost, which is what the question is about.
+If the epoch ends below a consumer's position, the consumer assumes that messages are lost, and starts
+over. Members that share a subject have positions far above its high watermark, and the request does not
+say who asks. So where a subject has been shared the epoch ends above all positions: nothing was lost, and
+that is what the client asks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kafka's error codes, by the names that its documentation gives them.
 
-All of them, though a broker of one partition per topic sends few: a code in a log line or in a
-client's message should be findable here. No meaning is attached; handlers choose.
+All of them, also those that this broker never sends: a code in a log line or in a
+client's message should be found here. No meaning is attached; handlers choose.
 """
 
 from enum import IntEnum

@@ -1,7 +1,7 @@
 """Writes the flat decoder of one version of a message: `decode(buf, pos=0) -> (message, end)`.
 
-It walks the reference construct and emits one function with nothing in it but locals. What makes it
-quick:
+It walks the reference construct and emits one function that uses only local variables. What makes it
+fast:
 
 - adjacent fixed fields are one `unpack_from`, and the length, count or tag byte that follows them
   is part of it: every varint has at least one byte, so reading one as "B" never reads too far;
@@ -21,9 +21,9 @@ from __future__ import annotations
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 
+from kumquat.gateway.wire.code_writer import CodeWriter, run_path
 from kumquat.gateway.wire.errors import WireError
 from kumquat.gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
-from kumquat.gateway.wire.source import Source, run_path
 from kumquat.gateway.wire.varint import finish_uvarint, read_uvarint
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Decoder:
     def __init__(self, title: str, root: Version, max_elements: int) -> None:
         self.root = root
         self.max_elements = max_elements
-        self.out = Source(title, "def decode(buf, pos=0):")
+        self.out = CodeWriter(title, "def decode(buf, pos=0):")
         self.pending: list[tuple[str, str, str]] = []
         for value in (finish_uvarint, read_uvarint, skip_tags, bad_size, WireError):
             self.out.constant(value.__name__, value)

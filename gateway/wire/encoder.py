@@ -9,7 +9,7 @@ and then the caller's own buffers follow as they are, ready for one scatter-gath
 - an array may be given as `Encoded`: elements that were encoded before, for this same version. They may
   be many megabytes, and are not copied either;
 - a value that the version has no field for must be the default, unless the field is ignorable;
-- an error message is cut where it is longer than anybody reads: it may quote names of any length.
+- an error message that is very long is cut: it may quote names of any length.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
+from kumquat.gateway.wire.code_writer import CodeWriter, run_path
 from kumquat.gateway.wire.declare import ZERO_UUID
 from kumquat.gateway.wire.decoder import ARRAY_FORMATS
 from kumquat.gateway.wire.errors import WireError
 from kumquat.gateway.wire.reference import FORMATS, MAX_STRING, Blob, Many, Perhaps, Text, Version
-from kumquat.gateway.wire.source import Source, run_path
 from kumquat.gateway.wire.varint import ONE_BYTE, uvarint
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Encoder:
 
     def __init__(self, title: str, root: Version) -> None:
         self.root = root
-        self.out = Source(title, "def encode(m):")
+        self.out = CodeWriter(title, "def encode(m):")
         self.pending: list[tuple[str, str, str]] = []
         for value in (uvarint, pack, cut_text, WireError, Encoded):
             self.out.constant(value.__name__, value)
@@ -171,7 +171,7 @@ class Encoder:
         else:
             fmt = FORMATS[id(node)]
             if fmt == "16s":
-                # struct would pad or cut a wrong length without a word.
+                # struct would pad or cut a wrong length silently.
                 with self.out.block(f"if len({expression}) != 16:"):
                     self.out.line('raise WireError("a uuid has sixteen bytes")')
             self.put(fmt, expression)

@@ -1,6 +1,6 @@
 """The one failure that leaves the wire package.
 
-Whatever is wrong with bytes being decoded, or with a message being encoded, is a `WireError`: it
+Anything wrong with bytes that are decoded, or with a message that is encoded, is a `WireError`. It
 says which message and version, which field (its path, as in `topics[].partitions[].records`), at
 which byte, and why. A connection that gets one on a request is closed, and `str(error)` logged.
 """

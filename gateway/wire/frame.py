@@ -3,14 +3,14 @@
 A frame is a 4-byte size and that many bytes: a header, then the body. Three rules are special, and
 live here rather than in the schemas:
 
-- a request header of a flexible version (v2) ends with a section of tagged fields, and yet its
-  client id stays a plain nullable string, so that it can be read before the version is understood;
+- a request header of a flexible version (v2) ends with a section of tagged fields, but its
+  client id stays a plain nullable string, so that it can be read before the version is known;
 - a response header of a flexible version (v1) only adds a section of tagged fields, always empty;
 - answers to ApiVersions have the old header (v0) in all versions, because the client that asks does
   not know yet what the broker speaks.
 
-The key, version and correlation id of a request can be read whatever they are. For an API that is
-not known the end of the header is a guess (v1), good enough to answer or to log.
+The key, version and correlation id of any request can be read. For an unknown API
+the end of the header is a guess (v1), good enough to answer or to log.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ PACKAGE_DOC = '''"""Kafka's wire protocol: messages, codecs, frames. Imports not
 - schema/: Kafka's messages in it, one module per family of APIs, each with its .pyi
 - message.py: the classes made from them; `FetchRequest[12]`, `decode`, `encode`
 - reference.py: one version as a construct.Struct, the reference codec
-- decoder.py, encoder.py, source.py, varint.py: the flat codecs generated from that
+- decoder.py, encoder.py, code_writer.py, varint.py: the flat codecs generated from that
 - frame.py: sizes and headers
 - errors.py, codes.py: WireError; Kafka's error codes
 - stubs.py: writes the .pyi files and this one

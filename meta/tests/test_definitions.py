@@ -13,7 +13,7 @@ from kumquat.meta.definitions import (
     outdated,
     validate,
 )
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 
 BROKER = SubjectDefaults()
 WEEK = "604800000"
@@ -123,7 +123,7 @@ def test_what_everyday_scripts_set_is_accepted(name: str, value: str) -> None:
 
 @pytest.mark.parametrize(("name", "value"), pairs(BAD))
 def test_a_bad_value_is_named_with_what_is_allowed(name: str, value: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(InvalidConfig) as refused:
         validate(name, value, BROKER)
     message = str(refused.value)
     assert name in message
@@ -134,22 +134,22 @@ def test_a_bad_value_is_named_with_what_is_allowed(name: str, value: str) -> Non
 
 @pytest.mark.parametrize(("name", "value"), pairs(PROMISES))
 def test_a_promise_we_do_not_keep_is_refused_with_the_reason(name: str, value: str) -> None:
-    with pytest.raises(ConfigError, match="is refused: ") as refused:
+    with pytest.raises(InvalidConfig, match="is refused: ") as refused:
         validate(name, value, BROKER)
     assert str(refused.value).startswith(f"{name}={value!r} is refused: ")
 
 
 def test_an_unknown_config_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(
-        ConfigError, match=r"unknown config 'retention.mss'; did you mean retention.ms"
+        InvalidConfig, match=r"unknown config 'retention.mss'; did you mean retention.ms"
     ):
         validate("retention.mss", "1", BROKER)
-    with pytest.raises(ConfigError, match=r"^unknown config 'x'$"):
+    with pytest.raises(InvalidConfig, match=r"^unknown config 'x'$"):
         validate("x", "1", BROKER)
 
 
 def test_a_config_that_kafka_has_dropped_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match="only record batch version 2"):
+    with pytest.raises(InvalidConfig, match="only record batch version 2"):
         validate("message.format.version", "2.8", BROKER)
 
 
@@ -170,7 +170,7 @@ def test_retention_never_outlives_the_brokers(broker: str, value: str, allowed: 
         validate("retention.ms", value, defaults)
         assert effective({"retention.ms": value}, defaults).retention_ms == int(value)
         return
-    with pytest.raises(ConfigError, match=f"longer than the broker's log.retention.ms={broker}"):
+    with pytest.raises(InvalidConfig, match=f"longer than the broker's log.retention.ms={broker}"):
         validate("retention.ms", value, defaults)
 
 
@@ -239,7 +239,7 @@ def test_only_options_that_were_changed_count_as_the_brokers() -> None:
 def test_any_text_is_accepted_or_refused_and_never_breaks(name: str, value: str) -> None:
     try:
         validate(name, value, BROKER)
-    except ConfigError:
+    except InvalidConfig:
         assert outdated({name: value}, BROKER)
     else:
         assert not outdated({name: value}, BROKER)

@@ -181,7 +181,7 @@ def test_a_subjects_id_that_became_anothers_costs_more_than_its_row(
         (b"checksum BIGINT", b"checksum BIGHNT", "columns of the meta store's tables"),
     ],
 )
-def test_damage_that_is_mended_is_told_again_at_the_next_start(
+def test_damage_that_is_repaired_is_reported_again_at_the_next_start(
     path: Path, errors: list[str], true: bytes, found: bytes, told: str
 ) -> None:
     whole = path.read_bytes()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kumquat.meta.definitions import ConfigSource
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.group_configs import (
     GROUP_DEFINITIONS,
     consume_mode,
@@ -34,15 +34,15 @@ def test_a_default_is_never_refused(name: str) -> None:
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(name: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not allowed: expected") as refused:
+    with pytest.raises(InvalidConfig, match=r"is not allowed: expected") as refused:
         validate_group(name, value)
     assert f"{name}={value!r}" in str(refused.value)
 
 
 def test_an_unknown_config_is_refused_with_the_nearest_name_or_with_all() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean consume\.mode\?"):
+    with pytest.raises(InvalidConfig, match=r"did you mean consume\.mode\?"):
         validate_group("consume.mod", "auto")
-    with pytest.raises(ConfigError, match=r"there are auto\.exclusive\.after\.ms, "):
+    with pytest.raises(InvalidConfig, match=r"there are auto\.exclusive\.after\.ms, "):
         validate_group("zzz", "1")
 
 
@@ -80,6 +80,6 @@ def test_describe_says_where_a_value_comes_from() -> None:
 def test_any_text_is_accepted_or_refused_and_never_breaks(name: str, value: str) -> None:
     try:
         validate_group(name, value)
-    except ConfigError:
+    except InvalidConfig:
         return
     effective_group({name: value})

@@ -13,16 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
+from kumquat.meta.changes import AlterGroup, AlterSubject, Change, DeleteSubject, PutSubject
 from kumquat.meta.errors import StoreError
 from kumquat.meta.rows import METADATA, Damaged, Stored, checksum
-from kumquat.meta.store import (
-    AlterGroup,
-    AlterSubject,
-    Change,
-    DeleteSubject,
-    PutSubject,
-    Store,
-)
+from kumquat.meta.store import Store
 
 TOPIC_ID = bytes(range(16))
 KEPT = PutSubject(1, TOPIC_ID, "kept", {"retention.ms": "5"})
@@ -91,7 +85,8 @@ def test_a_put_replaces_what_was_there(path: Path) -> None:
 
 def test_a_change_outlives_a_killed_process(path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from kumquat.meta.store import *\n"
+        "import os, sys; from pathlib import Path; from kumquat.meta.store import Store\n"
+        "from kumquat.meta.changes import PutSubject\n"
         "Store.open(Path(sys.argv[1])).apply([PutSubject(7, bytes(16), 'acked', {'a': 'b'})])\n"
         "os.kill(os.getpid(), 9)"
     )

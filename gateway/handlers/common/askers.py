@@ -2,11 +2,11 @@
 
 sarama and kafka-go compare the offset that OffsetFetch gave them with ListOffsets before they fetch. A pull
 offset lies far beyond the subject's end: sarama would reset in silence, kafka-go would stop. So a member
-is told where its own pull log ends: the pull offset that the next message for it gets. Earliest is the
+is answered the end of its own pull log: the pull offset that the next message for it gets. Earliest is the
 subject's for all: it lies below every pull offset. A search by time is in sequences for all.
 
-Everybody else must be told sequences: Spark, admins, lag tools. ListOffsets names neither group nor member,
-so the asker is taken for a member only by these rules.
+Everybody else must be answered sequences: Spark, admins, lag tools. ListOffsets names neither group nor
+member, so these rules decide whether the asker is a member.
 
 1. Its connection is bound to the member: a request on it has named that member (groups/offsets.py). sarama
    sends all that it asks on one connection. OffsetFetch is answered there in the member's space too, so
@@ -19,14 +19,14 @@ so the asker is taken for a member only by these rules.
      of the subject.
    - Nobody reads in that pull log: no other open connection has fetched at it in the last READING_SECONDS.
      So the member is about to begin, or has lost its connection.
-   Of several such pull logs (one process may be several members) the highest end is told: each of the
+   Of several such pull logs (one process may be several members) the highest end is the answer: each of the
    members finds its own offset below it.
 3. A sarama that is bound to nobody (its connection was cut between SyncGroup and ListOffsets), but could be
-   a member by its client id, address and a pull log in which nobody reads, is told nothing: it is answered
-   NOT_LEADER_OR_FOLLOWER and joins again. A tool that was meant by mistake tries again.
+   a member by its client id, address and a pull log in which nobody reads, gets no offset: it is answered
+   NOT_LEADER_OR_FOLLOWER and joins again. A tool that is taken for such a member by mistake tries again.
 
-So Spark is never told a pull offset: it names itself and joins no group. Nor is a tool of an admin, with
-two exceptions that no sign on the wire tells apart from a member: it speaks on a member's own connection
+So Spark never gets a pull offset: it names itself and joins no group. Nor does an admin's tool, with
+two exceptions that look like a member on the wire: it speaks on a member's own connection
 (an application may give one sarama client to both); or it is the same kafka-go program on the same host as
 a member, and asks for both ends while nobody reads in that member's pull log.
 """

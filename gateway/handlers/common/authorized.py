@@ -1,6 +1,6 @@
 """What a client may do: everything, since there is no authorization yet.
 
-Metadata, DescribeCluster and the descriptions of groups tell it as bit sets of Kafka's operation numbers,
+Metadata, DescribeCluster and the descriptions of groups show it as bit sets of Kafka's operation numbers,
 when they are asked to.
 """
 

@@ -1,7 +1,7 @@
 """Leader epochs: there is one leader for ever, so the epoch is always 0.
 
 A client that knows no epoch sends -1. One that knows a higher epoch than ours has talked to another
-broker; it is told to try again, as Kafka does.
+broker; it is answered that it should try again, as in Kafka.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNKNOWN = -1
 
 
 def check(epoch: int) -> None:
-    """Raises Refused when a client's idea of the current epoch is not ours."""
+    """Raises Refused when the epoch that a client knows is not ours."""
     if epoch in (CURRENT, UNKNOWN):
         return
     if epoch > CURRENT:

@@ -1,9 +1,9 @@
-"""Reading many batches for one Fetch without holding up the others.
+"""Reads many batches for one Fetch without making other clients wait.
 
 A Fetch may ask for fifty megabytes, and that may be half a million small batches: each costs a few
-microseconds to find. So a range is read in steps of STEP bytes, and after TURN_SECONDS others get
-their turn. A large batch is one step. What has to come from the disk is read in a thread (the log sees to
-that), in larger steps, COLD_STEP bytes: each costs two changes of threads.
+microseconds to find. So a range is read in steps of STEP bytes, and after TURN_SECONDS others get their
+turn. A large batch is one step. What has to come from the disk is read by the log in a thread, in larger
+steps of COLD_STEP bytes: each costs two switches of threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def read_batches(
 ) -> list[bytes | memoryview]:
     """Whole batches from `offset` on, of `limit` bytes at the most; `at_least_one`: or a larger one.
 
-    What fails behind the first batches is left for the next read to find.
+    An error after the first batches is left to the next read.
     """
     found: list[bytes | memoryview] = []
     began = perf_counter()

@@ -2,7 +2,7 @@
 
 Topics and groups have configs that can be changed; `Configured` is what the two have in common. A group's
 belong to its name, whether or not the group exists; with them is shown how many messages it has missed.
-The broker's options can only be shown, but for those that have no effect (meta/broker_configs.py).
+The broker's options can only be shown, except for those that have no effect (meta/broker_configs.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kumquat.meta.definitions import (
     describe,
     validate,
 )
-from kumquat.meta.errors import ConfigError
+from kumquat.meta.errors import InvalidConfig
 from kumquat.meta.group_configs import GROUP_DEFINITIONS, MODE, describe_group, validate_group
 from kumquat.meta.values import ConfigType
 
@@ -64,7 +64,7 @@ class Configured:
     """Those that were set explicitly."""
     definitions: Mapping[str, Definition]
     validate: Callable[[str, str], None]
-    """Raises ConfigError for a config that it may not have."""
+    """Raises InvalidConfig for a config that it may not have."""
     describe: Callable[[Iterable[str] | None], list[ConfigRow]]
     alter: Callable[[Mapping[str, str | None]], Awaitable[None]]
     """None as value: back to the default. What is given must have been validated."""
@@ -137,7 +137,7 @@ def _broker(broker: Broker, name: str) -> Configured:
     def validate(config: str, value: str) -> None:
         try:
             validate_broker(config, value)
-        except ConfigError as error:
+        except InvalidConfig as error:
             code = ErrorCode.INVALID_CONFIG if config in STORED else ErrorCode.INVALID_REQUEST
             raise Refused(code, str(error)) from error
 
@@ -168,7 +168,7 @@ def _expired(broker: Broker, name: str) -> ConfigRow:
 
 
 def check_broker(broker: Broker, name: str) -> None:
-    """Raises Refused unless a BROKER resource names this broker, or all of them by no name."""
+    """Raises Refused unless a BROKER resource names this broker, or no broker, which means all of them."""
     if name not in ("", str(broker.node_id)):
         raise Refused(
             ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}; there is no {name!r}"

@@ -6,20 +6,20 @@
 A run goes from where the archive ends to where the subjects end as it begins, in batches
 (archive/run.py). The offsets that a batch covers are committed in the same file as the list of its
 data (archive/format.py): a run that is stopped or killed anywhere has done whole batches, and the
-next one goes on from there.
+next one continues from there.
 
-- Read an archive with `read_archive`, or with whatever reads Parquet: it finds each archived message once,
-  at any moment (archive/view.py). One that was listing the archive while small files were put together
-  may not find a file: it must begin again. `read_archive` goes on.
+- Read an archive with `read_archive`, or with anything that reads Parquet: it finds each archived message
+  once, at any moment (archive/view.py). A reader that listed the archive while small files were put
+  together may not find a file, and must list again. `read_archive` is not affected.
 - A subject may be a pattern, `shop-*`: those that the broker has when the run begins.
 - One run at a time: a second one on the folder waits half a minute, then says so.
 - A subject's archive begins where the subject did when a run first named it, also if it was empty then.
-  What retention deleted from there on before it was archived ends the run, with the range, unless
-  `accept_loss`. Then the range is kept in the commit and told in every summary. Holes in the
+  If retention deleted messages from there on before they were archived, the run ends and names the range,
+  unless `accept_loss`. Then the range is kept in the commit and shown in every summary. Holes in the
   offsets are no loss.
 - A subject that was deleted and made again is another one: the run ends, before any of it is archived.
-- A batch is meant to be BATCH_BYTES on disk, so that memory does not depend on how much there
-  is: the first one is small, and each tells how many messages the next may have.
+- A batch should have about BATCH_BYTES on disk, so that memory does not depend on how much there
+  is: the first one is small, and from its size the number of messages of the next one is estimated.
 - The folder is one that this machine, and all of Spark's, see as files: the commit is a rename.
 """
 
@@ -33,7 +33,8 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import check_subjects, matching
-from kumquat.spark.pipelines.archive.format import COMMITS, LOCK, Range, State, exists, load
+from kumquat.spark.pipelines.archive.commits import State, exists, load
+from kumquat.spark.pipelines.archive.format import COMMITS, LOCK, Range
 from kumquat.spark.pipelines.archive.run import Archived, Run
 from kumquat.spark.pipelines.archive.writer import archive_session, read_files
 from kumquat.spark.pipelines.common.durable import locked
@@ -59,7 +60,7 @@ def archive(
     file_bytes: int = FILE_BYTES,
     progress: Progress = SILENT,
 ) -> Archived:
-    """Archives what the subjects have now and the archive has not."""
+    """Archives what the subjects have now and the archive does not."""
     names = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
     place, names = _checked(bootstrap, names, folder)
     (place / COMMITS).mkdir(parents=True, exist_ok=True)
@@ -131,7 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """What can be seen to be wrong before Spark starts."""
+    """Checks what can be checked before Spark starts."""
     if args.file_mb < 1:
         raise ConnectorError(f"--file-mb is at least 1, not {args.file_mb}")
     _checked(args.bootstrap, args.subjects, args.to)
@@ -186,7 +187,7 @@ def _checked(bootstrap: str, subjects: Sequence[str], folder: Path | str) -> tup
 
 
 def _check_writable(place: Path) -> None:
-    """Of what is there already: the folder, or the one in which it will be made."""
+    """Checks the folder if it exists, else the one in which it will be made."""
     there = next(path for path in (place, *place.parents) if path.exists())
     if not there.is_dir():
         raise ConnectorError(f"{there} is no folder: give the archive another place")

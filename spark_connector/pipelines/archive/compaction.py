@@ -1,13 +1,13 @@
 """Putting an archive's small files together.
 
 Every run adds files, and a run every few minutes makes small ones, which are slow to read. Of each
-subject and day, the files below half the wanted size are written again as few large ones when there
-are FEWEST of them, or when two or more belong to a day that is over: one before today, and not that of
-the subject's newest message, whose time may be any. Once they are put together they wait for FEWEST
-others, so a message is written a few times a day at the most.
+subject and day, the files below half the wanted size are written again as few large ones when there are
+FEWEST of them, or when two or more belong to a day that is over: a day before today, and not the day of
+the subject's newest message (the producer may give it any time). Once they are put together they wait for
+FEWEST others, so a message is written a few times a day at the most.
 
 The new files are committed together with the removal of the old, and are shown in their place in one
-step (archive/view.py): a reader sees either.
+step (archive/view.py): a reader sees either the old ones or the new ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.archive.format import ArchiveFile, Commit, State
+from kumquat.spark.pipelines.archive.commits import Commit, State
+from kumquat.spark.pipelines.archive.format import ArchiveFile
 from kumquat.spark.pipelines.archive.view import commit_and_show
 from kumquat.spark.pipelines.archive.writer import read_files, write_files
 
@@ -34,7 +35,7 @@ FEWEST = 8
 def to_compact(
     files: Iterable[ArchiveFile], file_bytes: int, today: str
 ) -> list[list[ArchiveFile]]:
-    """Which files are to be put together; each group is of one subject and day."""
+    """Which files should be put together; each group is of one subject and day."""
     groups: dict[tuple[str, str], list[ArchiveFile]] = defaultdict(list)
     newest: dict[str, ArchiveFile] = {}
     for file in files:
@@ -55,7 +56,7 @@ def compact(
     file_bytes: int,
     now_ms: Callable[[], int],
 ) -> int:
-    """Gives how many files were replaced. `spark` is an `archive_session`."""
+    """Returns how many files were replaced. `spark` is an `archive_session`."""
     replaced = 0
     today = datetime.fromtimestamp(now_ms() / 1000, UTC).strftime("%Y-%m-%d")
     for group in to_compact(list(state.files.values()), file_bytes, today):

@@ -1,7 +1,7 @@
-"""Files of an archive that no commit has: deleted when they are known to be needless.
+"""Files of an archive that no commit has: deleted when they are known to be superfluous.
 
-They are of a run that broke off, whose range was archived again since; or their commit is lost, and
-then they may be all that is left of messages which retention has deleted. So their rows are looked at:
+They are of an interrupted run, whose range was archived again since; or their commit is lost, and
+then they may be all that is left of messages which retention has deleted. So their rows are compared:
 a file is deleted when the archive has every offset of it, and kept otherwise. The archive's own
 files never have an offset twice, so nothing else needs to be compared.
 """
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from kumquat.spark.pipelines.archive.format import State
+    from kumquat.spark.pipelines.archive.commits import State
 
 
-def remove_needless(
+def remove_superfluous(
     spark: SparkSession, folder: Path, state: State, leftovers: Sequence[str]
 ) -> list[str]:
-    """Gives what was deleted. They are in _files by now (`show_all`), and seen by no reader."""
+    """Returns what was deleted. They are in _files by now (`show_all`), and seen by no reader."""
     if not leftovers:
         return []
     needed = _with_rows_of_their_own(spark, folder, state, leftovers)

@@ -1,12 +1,12 @@
 """A run of `archive`: batch after batch, from where the archive ends to where the subjects end.
 
-    clean       loads the commits; ends here if some are lost; all readers see what they say
+    clean       loads the commits, ends here if some are lost, and shows to all readers what they say
     begin       a subject that is new gets its first commit: where its archive begins
     catch_up    batches, until the ends of `begin` are reached; small files are put together
-    finish      what runs before have left is deleted, if it is needless
+    finish      what earlier runs have left over is deleted, if it is superfluous
 
-Under way a subject may lose messages to retention, or be deleted and made again. So each batch asks
-where the subjects begin now, and before it is committed whether they are still the same ones: an id
+During a run a subject may lose messages to retention, or be deleted and made again. So each batch asks
+where the subjects begin now, and before it is committed whether they are still the same ones. An id
 is never given twice, so what was read in between is of that subject too. What Spark wrote is counted,
 and a commit is made only if the files in the folder hold as much.
 """
@@ -24,17 +24,10 @@ from pyspark.sql import functions as sql
 
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.offsets import earliest, identities, latest
+from kumquat.spark.pipelines.archive.commits import Commit, leftovers, load, remove_replaced
 from kumquat.spark.pipelines.archive.compaction import compact
-from kumquat.spark.pipelines.archive.format import (
-    STAGING,
-    ArchiveFile,
-    Commit,
-    Range,
-    leftovers,
-    load,
-    remove_replaced,
-)
-from kumquat.spark.pipelines.archive.leftovers import remove_needless
+from kumquat.spark.pipelines.archive.format import STAGING, ArchiveFile, Range
+from kumquat.spark.pipelines.archive.leftovers import remove_superfluous
 from kumquat.spark.pipelines.archive.view import can_swap, commit_and_show, show_all
 from kumquat.spark.pipelines.archive.writer import as_archived, write_files
 from kumquat.spark.pipelines.common.summary import Progress, Summary, count, size
@@ -50,7 +43,7 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 256 << 20
 FIRST_BATCH = 1_000
-"""While it is not known how large the messages are, which may be tens of megabytes."""
+"""For the first batch: messages may have tens of megabytes."""
 LARGEST_BATCH = 5_000_000
 OFFSETS_PER_TASK = 50_000
 COMPACT_EVERY = 16
@@ -66,12 +59,12 @@ class Archived:
     messages: int = 0
     octets: int = 0
     compacts: bool = True
-    """Whether the file system allows what a compaction needs."""
+    """Whether the file system can do what a compaction needs."""
     replaced: int = 0
     leftovers: int = 0
-    """Files of runs that broke off: deleted."""
+    """Files of interrupted runs: deleted."""
     kept: int = 0
-    """Such files that hold messages which the archive has not."""
+    """Such files that hold messages which the archive does not have."""
     lost: dict[str, list[Range]] = field(default_factory=dict)
     files: int = 0
 
@@ -94,12 +87,12 @@ class Archived:
             )
             values.append(("KEPT", f"{broke_off}: they hold messages that are not archived"))
         for subject, ranges in self.lost.items():
-            values += [("LOST", f"{subject}: {_told(each)}") for each in ranges]
+            values += [("LOST", f"{subject}: {_offsets(each)}") for each in ranges]
         return Summary(f"archive: {count(self.messages, 'message')}", values)
 
 
 class Run:
-    """Only for who holds the lock. `spark` is an `archive_session`."""
+    """The caller must hold the lock. `spark` is an `archive_session`."""
 
     def __init__(
         self,
@@ -126,7 +119,7 @@ class Run:
         self.done.compacts = can_swap(self.folder)
 
     def begin(self) -> Offsets:
-        """Gives where the subjects end."""
+        """Returns where the subjects end."""
         ids = identities(self.bootstrap, self.names)
         kept = earliest(self.bootstrap, self.names)
         self._check_same(ids | self.state.ids)
@@ -150,7 +143,7 @@ class Run:
         self._compact(file_bytes)
 
     def finish(self) -> Archived:
-        gone = remove_needless(self.spark, self.folder, self.state, self.leftovers)
+        gone = remove_superfluous(self.spark, self.folder, self.state, self.leftovers)
         self.done.leftovers = len(gone)
         self.done.kept = len(self.leftovers) - len(gone)
         files = self.state.files.values()
@@ -160,7 +153,7 @@ class Run:
         return self.done
 
     def _starts(self, ends: Offsets) -> tuple[Offsets, dict[str, Range]]:
-        """Where each subject goes on, and what was deleted before that."""
+        """Where each subject continues, and what was deleted before that."""
         kept = earliest(self.bootstrap, ends)
         self._check_same(self.state.ids)
         starts = {name: self.state.next[name] for name in ends}
@@ -177,7 +170,7 @@ class Run:
         return starts | {name: end for name, (_, end) in lost.items()}, lost
 
     def _lost(self, lost: Mapping[str, Range]) -> str:
-        told = "; ".join(f"{name}: {_told(range_)}" for name, range_ in lost.items())
+        ranges_text = "; ".join(f"{name}: {_offsets(range_)}" for name, range_ in lost.items())
         files = count(len(self.leftovers), "file")
         perhaps = (
             f" ({files} of a run that broke off, or whose commit is lost, may hold them)"
@@ -185,7 +178,7 @@ class Run:
             else ""
         )
         return (
-            f"retention deleted messages before they were archived ({told}): "
+            f"retention deleted messages before they were archived ({ranges_text}): "
             f"go on without them with --accept-loss, and archive more often{perhaps}"
         )
 
@@ -199,7 +192,7 @@ class Run:
             kept = earliest(self.bootstrap, ranges)
             if all(kept[name] <= start for name, (start, _) in ranges.items()):
                 raise
-            return  # retention was quicker: `_starts` sees to it
+            return  # retention was faster: `_starts` handles it
         self._check_same(self.state.ids)
         gone = {name: [range_] for name, range_ in lost.items()}
         commit_and_show(self.folder, self.state, Commit(number, _now_ms(), ranges, gone, files))
@@ -271,7 +264,7 @@ def _portion(starts: Offsets, ends: Offsets, most: int) -> dict[str, Range]:
     return ranges
 
 
-def _told(lost: Range) -> str:
+def _offsets(lost: Range) -> str:
     return f"offsets {lost[0]:,} to {lost[1] - 1:,}"
 
 

@@ -2,14 +2,14 @@
 
 Spark writes under _staging, into a folder that no other run can have; then the files get their names
 and places, and are synced. What they hold is read back from the files themselves (rows, first and
-last offset), so a commit says what is on disk and not what should be. The driver gets a row for each
+last offset), so a commit says what is on disk, not what should be there. The driver gets a row for each
 file, never a message.
 
 Messages are sorted by offset in every file. Times are stored as microseconds in UTC, and the days are
-UTC's, whatever the session's time zone.
+UTC's, in any time zone of the session.
 
-The folder is this machine's, whatever Spark's default file system is, and its name may have any
-sign in it, also those that Spark takes for patterns when it reads.
+The folder is on this machine's file system, even if Spark's default is another one. Its name may have any
+character in it, also those that Spark reads as patterns.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _LARGE_MESSAGES = {
     "parquet.page.size.row.check.min": "1",
     "parquet.block.size.row.check.min": "1",
 }
-"""Parquet looks after a hundred rows at the earliest how much it holds in memory: of messages of tens of
-megabytes that is more than there is. When it looks next it works out from what it saw."""
+"""Parquet by default checks only after a hundred rows how much it holds in memory. With messages of tens of
+megabytes that is too late. From the first check it estimates when the next one is due."""
 _PATTERN_SIGNS = re.compile(r"[\\{}\[\]*?]")
 
 

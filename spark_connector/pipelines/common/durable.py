@@ -1,20 +1,20 @@
 """Small JSON files that are whole or absent, and a lock that lives as long as Spark does.
 
-`write_json` writes a neighbour, syncs it, renames it, and syncs the folder: after a crash, or a power
-cut, the file is the old one or the new one. Every such file carries the version of its format;
-one of a newer version is refused with a line that says so, never guessed at. `write_new_json` is for
-files that are written once: it never takes the place of one that is there.
+`write_json` writes a file beside it, syncs that, renames it, and syncs the folder: after a crash, or a
+power cut, the file is the old one or the new one. Every such file carries the version of its format; a
+newer version is refused with a line that says so. `write_new_json` is for files that are written once: it
+never replaces an existing one.
 
 `swap` lets two folders change places in one step, where the system can.
 
 `locked` is held by Spark's JVM, not by Python. A driver that is killed leaves its JVM behind for
-some moments, and with `local[…]` the JVM is also where tasks run and producers send. Who gets the lock
-therefore knows that all of them have ended. On a cluster executors are processes of their own, and
-the lock says nothing of them: see copies/copier.py.
+some moments, and with `local[…]` the JVM is also where tasks run and producers send. So a run that gets the
+lock knows that all of them have ended. On a cluster executors are processes of their own, and
+the lock says nothing about them: see copies/copier.py.
 
-Java's locks are the system's, and those belong to the process: when it closes the file, however
-often it has it open, its lock is gone. So the file is opened only by who has its name in `_mine`, which
-tells the runs of this process apart.
+Java's locks are the system's, and those belong to the process: when it closes the file once, its lock is
+gone, even if it has the file open elsewhere. So only the run that has the file's name in `_mine` opens
+it; this keeps the runs of one process apart.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def sync(path: Path) -> None:
 
 
 def swap(one: Path, other: Path) -> None:
-    """Each gets the other's name; nobody ever finds one of the names missing. An OSError where the
+    """Each gets the other's name, and at no moment is one of the names missing. An OSError where the
     system or the file system cannot do that; then nothing has changed."""
     names = os.fsencode(one), os.fsencode(other)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -131,7 +131,7 @@ def swap(one: Path, other: Path) -> None:
 
 @contextmanager
 def locked(spark: SparkSession, path: Path) -> Iterator[None]:
-    """Nobody else has this file's lock in the block; waits for one whose Spark is just ending."""
+    """Holds this file's lock in the block; waits for another holder whose Spark is just ending."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     name = os.path.realpath(path)
     _wait_until(lambda: _claim(name), deadline, path)

@@ -3,10 +3,10 @@
 By `id`: the header `message-id` (or another one that is named); a message without it is known by
 its key; one without a key by its place. By `header` a message without the header is known by its
 place alone, by `key` the header is not looked at. The place is subject and offset, of the original
-where the message is a copy that tells its origin (copies/copier.py). By `offset` nothing else is looked at:
+where the message is a copy that names its origin (copies/copier.py). By `offset` only the offset counts:
 for a subject and its own archive, where each message has its offset on both sides.
 
-A key may rightly come many times, an id, a place or an offset may not. So an identity begins with a
+Many messages may have the same key, but not the same id, place or offset. So an identity begins with a
 letter: `i` for an id, `k` for a key, `p` for a place, `o` for an offset; the rest is the bytes as they are.
 """
 

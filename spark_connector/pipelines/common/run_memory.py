@@ -1,7 +1,7 @@
 """The files in a run's folder: whole, and of this version, or refused with a line that says so.
 
-A run's folder belongs to one run. Its files carry the run's mark (copies/journal.py), so that one which
-came from another folder, or from a backup, is not taken for what it is not.
+A run's folder belongs to one run. Its files carry the run's mark (copies/journal.py), so that a file from
+another folder, or from a backup, is recognised and refused.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a pipeline tells a person: how far it is while it runs, what it did when it has ended.
+"""What a pipeline shows to a person: its progress while it runs, and a summary at the end.
 
 Progress is one line that is written again on a terminal, and a line every few seconds elsewhere (a
 log file wants few lines). It goes to stderr; the summary goes to stdout, so that it can be piped.
 
 A summary is a title, named values in the order in which they are shown, and tables below them. Its
-`ok` is False when the pipeline ran to its end but found what it was sent to look for (reconcile:
-the two sides differ); the command then ends with exit code 1.
+`ok` is False when the pipeline ran to its end but found a problem (reconcile: the two sides differ); the
+command then ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 @dataclass(frozen=True)
 class Table:
-    """Heads and rows of text. A column whose cells are all numbers is set to the right."""
+    """Heads and rows of text. A column whose cells are all numbers is aligned to the right."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -54,7 +54,7 @@ class Summary:
 
 @dataclass
 class Progress:
-    """Call it with a line that tells how far things are, as often as you like."""
+    """Call it with a line of progress, as often as you like."""
 
     stream: TextIO | None = None
     now: Callable[[], float] = time.monotonic
@@ -75,7 +75,7 @@ class Progress:
         self.stream.flush()
 
     def end(self) -> None:
-        """Wipes the line on a terminal, so that what follows begins on a clean one."""
+        """Clears the line on a terminal, so that the next output begins on an empty one."""
         if self._open and self.stream is not None:
             self.stream.write("\r\x1b[K")
             self.stream.flush()

@@ -1,7 +1,7 @@
-"""The subject that a pipeline writes to: it must be there, or be asked for.
+"""The subject that a pipeline writes to: it must exist, or be created on request.
 
-A name that is not there may be a slip of the pen, so a target is made only when that is asked for
-(`--create`), with the broker's own settings.
+An unknown name may be a typing error, so a target is created only with `--create`, with the broker's own
+settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_target(bootstrap: str, target: str, *, create: bool) -> None:
 
 
 def make_target(bootstrap: str, target: str) -> None:
-    """Returns when the subject is there."""
+    """Returns when the subject exists."""
     if target in existing_subjects(bootstrap):
         return
     try:

@@ -2,7 +2,7 @@
 
 A time is ISO 8601, in UTC unless it names a zone (`2026-11-16`, `2026-11-16T05:30`,
 `2026-11-16T05:30:00+01:00`), or a length of time before now (`90s`, `30m`, `12h`, `7d`). A length
-is a number with its unit; a bare number is refused, since nobody agrees on what it counts.
+is a number with its unit; a bare number is refused, since its unit is unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
 
 
 def to_ms(time: datetime) -> int:
-    """Milliseconds since 1970, exactly: a float would lose one now and then."""
+    """Milliseconds since 1970, exactly: with floats it would sometimes be one less."""
     return (time - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
 
 

@@ -5,36 +5,36 @@
         copier.send(rows, 0, (0, 1000))      # rows: columns as Spark's Kafka source has them
         copier.send(more, 1, (1000, 2000))
 
-Kafka's sink in Spark is "at least once": a batch that broke off and is run again sends again what it
-had sent. The rule that mends it:
+Spark's sink for Kafka is "at least once": a batch that is interrupted and run again sends again what it
+had sent. This is how each message is sent once all the same:
 
 - Each copy carries its run and its origin in headers (`kumquat-run`, `kumquat-origin`: subject/offset),
   and its first time (`kumquat-original-ms`).
 - The target's end is recorded on disk before a batch sends anything (copies/journal.py).
 - Every run of that batch, first or repeated, leaves out what the target holds from there on.
 
-The caller gives each batch the same rows, of the same offsets, under the same number whenever it is
-run; a batch that is done is not run again. A batch is sent by one task, in the order of subject and
-offset, so that the target has the order of its source. Source and target must stay the ones they
-were: that they were not deleted and made again is seen before anything is sent, and before a batch is done.
+The caller gives a batch the same rows, of the same offsets, under the same number, each time it is run; a
+batch that is done is not run again. A batch is sent by one task, in the order of subject and offset, so
+that the target has the order of its source. Source and target must stay the same subjects: before
+anything is sent, and before a batch is done, it is checked that they were not deleted and made again.
 
-What could send a copy twice in spite of it is a sender that the reading of the target does not see:
+A copy could still be sent twice by a sender whose messages come after the target was read:
 - A task that Spark repeats by itself (a failed one, a speculative one, a lost executor's): it would
   send from the start again. A repeated task refuses to send, the batch fails, and is run again as a whole.
-- Tasks of the batch that broke off. Those of a JVM that has ended have ended. Those in this JVM, also
+- Tasks of the interrupted batch. Those of a JVM that has ended have ended. Those in this JVM, also
   of a SparkContext that was stopped, see at their next row that another start has taken over, and
   refuse: which start may send is a property of the JVM.
-- Producers that outlive their task: Spark keeps them, and they send what they hold until they may no
-  more. So a batch that broke off is taken up after that time; or after a moment, for what was on the
-  wire, when the process that sent it is known to have ended (senders.py).
+- Producers that outlive their task: Spark keeps them, and they send what they hold until their delivery
+  time-out. So an interrupted batch is resumed after that time. If the process that sent it is known to
+  have ended (senders.py), it is resumed after a moment, for what was on the wire.
 
-After a repeated batch the copies are counted: `Sent.doubled` is what slipped through in spite of all.
+After a repeated batch the copies are counted: `Sent.doubled` says how many were sent twice all the same.
 
-A copy is sent now, whatever its message asked for: the target would hold back one with a header that
-asks for a delay, where nobody could see that it was sent, and would act on one that cancels. A
-message that was delayed has lost these headers when it was delivered; one that still has them comes from a
-subject that does not look at them. They are kept under other names: `qmq-delay-ms` is
-`kumquat-original-delay-ms` in the copy.
+A copy is sent at once, even if its message asked for a delay: the target would hold back a copy with a
+delay header, where nobody could see that it was sent, and would act on one that cancels. A message that
+was delayed has lost these headers when it was delivered; one that still has them comes from a subject
+with `delay.enabled=false`. They are kept under other names: `qmq-delay-ms` is `kumquat-original-delay-ms`
+in the copy.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ ASKING = ("qmq-delay-ms", "qmq-deliver-at", "qmq-delay-id", "qmq-delay-cancel")
 """Headers that the broker acts on."""
 DELIVERY_SECONDS = 60
 BLOCK_SECONDS = 30
-"""How long a producer may hold up its task before it has taken a copy."""
+"""How long a producer may block its task before it accepts a copy."""
 WIRE_SECONDS = 2
 """For what was on its way to the broker when its sender ended."""
 CATCH_UP_MS = 1000
@@ -99,11 +99,11 @@ class Sent:
 
 
 class NotKnown(ConnectorError):
-    """Retention took from the target what a batch that broke off may have sent."""
+    """Retention has deleted from the target what an interrupted batch may have sent."""
 
 
 class Copier:
-    """One run into one target. Its folder is its memory: give the same one to go on."""
+    """One run into one target. Its state is in its folder: give the same one to continue."""
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class Copier:
         progress: Progress = SILENT,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`watched` are the subjects that must not be others of the same name: the target, and
-        the source where it is on the broker."""
+        """`watched` are the subjects that must not be deleted and made again: the target, and
+        the source if it is on the broker."""
         self._spark = spark
         self._bootstrap = bootstrap
         self._folder = folder
@@ -167,16 +167,16 @@ class Copier:
 
     @property
     def next_batch(self) -> int:
-        """The batch to send now: the one under way, or the one after the last that is done."""
+        """The next batch: the one under way, or the one after the last that is done."""
         entry = self._journal.entry
         return entry.batch + (entry.state != "begun")
 
     def check_next(self, batch: int, range_: Range | None) -> None:
-        """That the caller's books are as new as the journal; `range_` if the batch may have begun."""
+        """Checks that the caller's state is as new as the journal; `range_` if the batch may have begun."""
         self._journal.check_next(batch, range_)
 
     def check_subjects(self) -> None:
-        """That source and target are the ones with which the run began."""
+        """Checks that source and target are the ones with which the run began."""
         self._journal.check_ids(identities(self._bootstrap, self._watched))
 
     def is_done(self, batch: int, range_: Range) -> bool:
@@ -240,7 +240,7 @@ class Copier:
         return count
 
     def _at_rate(self, copies: DataFrame, rate: float, count: int) -> DataFrame:
-        """What a batch is late by, up to CATCH_UP_MS, its first rows make up for."""
+        """If a batch is late, its first rows catch up, by CATCH_UP_MS at most."""
         begin_ms = max(int(self._due_ms), time.time_ns() // 1_000_000 - CATCH_UP_MS)
         self._due_ms = begin_ms + count * 1000 / rate
         return copies.where(paced(rate, begin_ms))
@@ -283,7 +283,7 @@ class Copier:
     def _doubled(self, end: int, range_: Range) -> int:
         try:
             held = self._held(end, range_)
-        except NotKnown:  # retention has passed by just now: all is sent, and cannot be counted
+        except NotKnown:  # retention was faster: all is sent, and cannot be counted
             return 0
         if held is None:
             return 0
@@ -294,14 +294,14 @@ class Copier:
         return latest(self._bootstrap, [self._target])[self._target]
 
     def _take_over(self) -> Column:
-        """From now on no task in this JVM sends for this run, but those with the condition given."""
+        """From now on only tasks with the given condition send for this run in this JVM."""
         name, start = f"kumquat.{self.run}", secrets.token_hex(8)
         jvm: Any = self._spark.sparkContext._jvm
         jvm.java.lang.System.setProperty(name, start)
         return only_this_start(name, start)
 
     def _wait_for_what_outlived(self) -> None:
-        """Returns when the batch that broke off can send no more."""
+        """Returns when the interrupted batch can send no more."""
         sender, left = self._journal.entry.sender, BLOCK_SECONDS + self._delivery_seconds
         told = f"{self._run.kind}: going on with a batch that broke off, when all it sent is there"
         self._progress(told)

@@ -8,9 +8,9 @@
      "copies": 0, "sent": 120000, "doubled": 0}
 
 The first lines never change. `run` is the mark that the copies carry, and that `memory`, the caller's
-own file in this folder, carries too: neither counts without the other. `ids` tells the broker's
-subjects from others of the same name that were made later. A folder is refused to whoever comes
-with another kind, name, source, target or id.
+own file in this folder, carries too: neither counts without the other. `ids` distinguishes the broker's
+subjects from others of the same name that were made later. A run with another kind, name, source, target or
+id may not use the folder.
 
 `range` is what batch 12 covers; `end` is where the target ended before it sent anything; `sender` is
 the process that may be sending it; `copies` counts those of the last batch that is done, `sent`
@@ -24,7 +24,7 @@ and `doubled` those of all.
 | done n | begin n, same range | done n: there is nothing to do |
 | done n | begin n+1 | begun n+1: range and end are recorded again |
 
-All else is an error: the folder belongs to something else, or one of its files is older than the
+Everything else is an error: the folder belongs to another run, or one of its files is older than the
 other. State changes on disk first. Nothing here knows Spark or the broker.
 """
 
@@ -107,7 +107,7 @@ class Journal:
                 )
 
     def check_next(self, batch: int, range_: Range | None) -> None:
-        """That the caller's batch to do now is the one to do now here. A range: it may have begun."""
+        """Checks that the caller's next batch is the journal's too. With a range: it may have begun."""
         entry = self.entry
         follows = entry.state != "begun" and batch == entry.batch + 1
         if not follows and (entry.batch, entry.range) != (batch, range_):
@@ -125,7 +125,7 @@ class Journal:
     def begin(
         self, batch: int, range_: Range, sender: Sender | None, end: Callable[[], int]
     ) -> int:
-        """Gives the target's end as it was before the batch first sent anything."""
+        """Returns the target's end as it was before the batch first sent anything."""
         entry = self.entry
         if self.is_begun(batch, range_):
             self._write(replace(entry, sender=sender))

@@ -1,12 +1,12 @@
 """Which process may still be sending, and whether it is known to have ended.
 
-With `local[…]` all that sends lives in Spark's JVM. Its name and number tell nothing for sure: a new
-SparkContext in the same JVM has another name, and numbers come again. So a sender is known by four
-things that no other process shares, all from Linux' /proc: this boot, the space of numbers (a container
-has its own), the number, and the tick at which it started.
+With `local[…]` everything that sends is in Spark's JVM. The name of the application and the process id do
+not identify it: a new SparkContext in the same JVM has another name, and process ids are reused. So a
+sender is identified by four values together, all from Linux' /proc: the boot id, the pid namespace (a
+container has its own), the pid, and the tick at which it started.
 
-"Not known" is always possible: a cluster, another machine, another container, no /proc. Then the
-answer is that it has not ended, and who asks has to wait.
+Sometimes it cannot be known: on a cluster, another machine, in another container, without /proc. Then the
+answer is that it has not ended, and the caller has to wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STATE, _STARTED = 0, 19
-"""Fields of /proc/PID/stat, counted after the name, which may have blanks in it."""
+"""Fields of /proc/PID/stat, counted after the name, which may contain spaces."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sender:
 
 
 def sender_of(spark: SparkSession) -> Sender | None:
-    """What sends for this Spark; None: not one process of this machine."""
+    """The process that sends for this Spark; None: it is not one process of this machine."""
     java: Any = spark.sparkContext._jsc
     if not java.sc().isLocal():
         return None
@@ -70,6 +70,6 @@ def _stat(pid: int) -> list[str]:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Ended, and waits for its parent to look. A process whose first thread alone has ended looks
-    the same, but has others."""
+    """Ended, and its parent has not waited for it yet. A process of which only the first thread has ended
+    looks the same, but has other threads."""
     return _stat(pid)[_STATE] in "ZX" and len([*Path(f"/proc/{pid}/task").iterdir()]) <= 1

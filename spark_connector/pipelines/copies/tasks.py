@@ -1,9 +1,9 @@
-"""The task that sends a batch: its first attempt only, of the latest start only, at a rate, and ended
-when it is left.
+"""The task that sends a batch: only its first attempt, only of the latest start, at a rate, and stopped
+when the driver leaves it.
 
-A condition is put into the rows' own plan as a filter, with what an expression of Spark's can reach
-without a jar or Python workers: static methods of Java. Such a filter is evaluated for each row, in
-order, and is not moved by Spark, since it is not deterministic.
+A condition is put into the rows' own plan as a filter. It uses what a Spark expression can call without a
+jar or Python workers: static methods of Java. Such a filter is evaluated for each row, in order, and is
+not moved by Spark, since it is not deterministic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROW_IN_TASK = (1 << 33) - 1
 
 
 def only_first_attempt() -> Column:
-    """Fails a task that Spark runs again. Which attempt it is stands in the name of its thread."""
+    """Fails a task that Spark runs again. The name of its thread says which attempt it is."""
     thread = sql.java_method(sql.lit("java.lang.Thread"), sql.lit("currentThread"))
     refusal = sql.raise_error(sql.lit(REPEATED))
     bad = (_row_in_task() == 0) & ~thread.rlike(_FIRST_ATTEMPT)
@@ -58,7 +58,7 @@ def paced(rate: float, begin_ms: int) -> Column:
 
 @contextmanager
 def own_jobs(context: SparkContext, tag: str, seconds: float) -> Iterator[None]:
-    """Whoever leaves the block early, by an error or Ctrl-C, first sees its tasks ended."""
+    """If the block is left early, by an error or Ctrl-C, its tasks are ended first."""
     context.addJobTag(tag)
     context.setInterruptOnCancel(True)  # one that waits for its time, or for the broker, ends too
     try:

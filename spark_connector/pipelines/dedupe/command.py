@@ -3,26 +3,26 @@
     dedupe(spark, "127.0.0.1:9092", "orders", "orders-once", "dedupe-orders", window=timedelta(hours=1))
 
 A message is let through when no message with its id was let through in the window before it; its
-doubles in that time are left out. After the window the id may come again. What is let through is a copy
+duplicates in that time are left out. After the window the id may come again. What is let through is a copy
 as copies/copier.py makes them: same key, value and headers, with its origin and its first time added.
 
-The clock of the window is the latest time that the subject has shown so far: it goes by the messages,
-not by when they are read, and never runs back. So a message with an old time is neither lost nor let
+The clock of the window is the latest message time of the subject so far. It depends on the messages,
+not on when they are read, and never goes back. So a message with an old time is neither lost nor let
 through twice, a run over last week decides as it would have decided last week, and batches may
 be cut anywhere. A time ahead of the wall clock counts as the wall clock's.
 
-A message without an id is known by its place alone, and so is let through; the summary tells how many
-there were. By `key` a message's key is its id, by `id` only where it has no id of its own: ask for it
-where a key comes once, since of all the messages of a key one in a window is left.
+A message without an id is let through; the summary says how many there were. By `key` a message's key is
+its id, by `id` only where it has no id of its own. Use these where each key comes once: of all messages
+with the same key only one in a window is let through.
 
-A run goes on in batches to where the source ends as it begins, or, with `follow`, until it is
+A run proceeds in batches to the end that the source had when the run began, or, with `follow`, until it is
 stopped. Before a batch sends anything, its range and what it lets through are on disk
-(dedupe/books.py). A batch that broke off is not decided again: the same messages are let through,
-whatever retention has deleted meanwhile, and copies/copier.py sends each once.
+(dedupe/state.py). An interrupted batch is not decided again: the same messages are let through,
+even if retention has deleted some meanwhile, and copies/copier.py sends each once.
 
-A batch costs its own messages and the ids of one window. What retention deleted before it was read ends
-the run, unless `accept_loss`; then it is kept and told in every summary, and nothing is sent twice for
-it (dedupe/steps.py).
+A batch reads its own messages and the ids of one window. If retention deleted messages before they were
+read, the run ends, unless `accept_loss`; then the loss is kept and shown in every summary, and nothing is
+sent twice because of it (dedupe/steps.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kumquat.spark.pipelines.common.targets import add_create, check_target, mak
 from kumquat.spark.pipelines.common.times import parse_length
 from kumquat.spark.pipelines.copies.copier import Copier
 from kumquat.spark.pipelines.copies.journal import Run
-from kumquat.spark.pipelines.dedupe.books import FILE, Books, Page, Rule
+from kumquat.spark.pipelines.dedupe.state import FILE, Rule, State, StateFile
 from kumquat.spark.pipelines.dedupe.steps import Steps
 
 if TYPE_CHECKING:
@@ -62,38 +62,38 @@ class Deduped:
     """What the run has done since it began, over all its starts."""
 
     rule: Rule
-    page: Page
+    state: State
     doubled: int = 0
 
     @property
     def read(self) -> int:
-        return self.page.read
+        return self.state.read
 
     @property
     def sent(self) -> int:
-        return self.page.sent
+        return self.state.sent
 
     @property
     def batches(self) -> int:
-        return self.page.batch
+        return self.state.batch
 
     def summary(self) -> Summary:
-        page, window = self.page, duration(self.rule.window_ms / 1000)
-        left_out = page.read - page.sent - page.unsent
+        state, window = self.state, duration(self.rule.window_ms / 1000)
+        left_out = state.read - state.sent - state.unsent
         values = [
-            ("read", count(page.read, "message")),
-            ("let through", f"{count(page.sent)}, in batches: {page.batch:,}"),
+            ("read", count(state.read, "message")),
+            ("let through", f"{count(state.sent)}, in batches: {state.batch:,}"),
             ("left out", f"{count(left_out)}, whose id came before within {window}"),
         ]
-        if page.nameless:
+        if state.nameless:
             lacks = _LACKS[self.rule.by].format(self.rule.id_header)
-            values.append(("without an id", f"{count(page.nameless)}, which have no {lacks}"))
-        for start, end in page.lost:
+            values.append(("without an id", f"{count(state.nameless)}, which have no {lacks}"))
+        for start, end in state.lost:
             told = f"offsets {start:,} to {end - 1:,}, deleted before they were read"
             values.append(("LOST", told))
-        if page.unsent:
+        if state.unsent:
             told = "deleted before it was known that they were sent"
-            values.append(("NOT SENT", f"{count(page.unsent, 'message')}, {told}"))
+            values.append(("NOT SENT", f"{count(state.unsent, 'message')}, {told}"))
         if self.doubled:
             values.append(("SENT TWICE", count(self.doubled, "message")))
         title = f"dedupe {self.rule.source} into {self.rule.target}"
@@ -125,22 +125,22 @@ def dedupe(
     with Copier(
         spark, bootstrap, place, run, watched=[source, target], progress=progress
     ) as copier:
-        books = Books(place, rule, copier.run, earliest(bootstrap, [source])[source])
-        pending = books.page.pending
+        state_file = StateFile(place, rule, copier.run, earliest(bootstrap, [source])[source])
+        pending = state_file.state.pending
         begun = pending.range if pending is not None and pending.decided is not None else None
-        copier.check_next(books.page.batch, begun)
-        books.clean()
-        steps = Steps(spark, bootstrap, copier, books, accept_loss, batch)
+        copier.check_next(state_file.state.batch, begun)
+        state_file.clean()
+        steps = Steps(spark, bootstrap, copier, state_file, accept_loss, batch)
         while True:
             end = steps.source_end()
-            while books.page.pending is not None or books.page.next < end:
+            while state_file.state.pending is not None or state_file.state.next < end:
                 steps.step(end)
-                told = f"{books.page.next:,} of {end:,} offsets, {books.page.sent:,} let through"
-                progress(f"dedupe: {told}")
+                state = state_file.state
+                progress(f"dedupe: {state.next:,} of {end:,} offsets, {state.sent:,} let through")
             if not follow:
                 break
             time.sleep(ASK_SECONDS)
-        return Deduped(rule, books.page, copier.doubled)
+        return Deduped(rule, state_file.state, copier.doubled)
 
 
 def _check(bootstrap: str, rule: Rule, batch: int, create: bool) -> None:

@@ -2,14 +2,14 @@
 
 | column | |
 |---|---|
-| id | 16 octets of the hash of what the message is known by (identity.py) |
+| id | 16 bytes of the hash of the message's identity (identity.py) |
 | messages | how many of the batch have it |
 | nameless | how many of them have no id, and are known by their place |
 | kept | time and offset of those that are let through; the time is the window's clock, not their own |
 | top | the clock at the last of them |
 
-Such rows are also the memory of ids (dedupe/books.py): `last_seen` asks them. Pure columns: nothing here
-reads or writes.
+Such rows are also what a run remembers of ids (dedupe/state.py): `last_seen` reads them. Pure columns:
+nothing here reads or writes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from kumquat.spark.pipelines.common.identity import identity
-from kumquat.spark.pipelines.common.neighbours import with_highest
-from kumquat.spark.pipelines.dedupe.books import NO_CLOCK
+from kumquat.spark.pipelines.common.preceding_rows import with_highest
+from kumquat.spark.pipelines.dedupe.state import NO_CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from kumquat.spark.pipelines.dedupe.books import Rule
+    from kumquat.spark.pipelines.dedupe.state import Rule
 
 _PLACES = "array<struct<time:bigint,offset:bigint>>"
 _KEPT = f"struct<last:bigint,kept:{_PLACES}>"
@@ -64,7 +64,7 @@ def last_seen(rows: DataFrame, since: int) -> DataFrame:
 
 
 def as_rows(last: DataFrame) -> DataFrame:
-    """What `last_seen` gave, to be asked again."""
+    """What `last_seen` gave, for the next batch."""
     place = sql.array(sql.struct(sql.col("last").alias("time"), sql.lit(-1).cast("bigint")))
     return last.select(
         "id",

@@ -1,6 +1,6 @@
 """One batch of a dedupe after the other: planned, decided, sent, committed.
 
-What is on disk after each step is in dedupe/books.py, which messages are let through in
+What is on disk after each step is in dedupe/state.py, which messages are let through in
 dedupe/decision.py, how they are sent once in copies/copier.py. Here is the order of these, and what
 retention may do in between:
 
@@ -8,9 +8,9 @@ retention may do in between:
 |---|---|---|
 | what no batch has decided | an error | the range is passed over and kept as lost |
 | what is decided, and may not be sent | an error | what is left is sent; the rest is counted as unsent |
-| the copies of a batch that broke off | an error | it is passed over, and counted as unsent |
+| the copies of an interrupted batch | an error | it is passed over, and counted as unsent |
 
-A batch of which the journal says that it is done needs none of them any more.
+A batch that the journal calls done needs none of these any more.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kumquat.spark.errors import ConnectorError, clear_errors
 from kumquat.spark.offsets import earliest, latest
 from kumquat.spark.pipelines.common.summary import count
 from kumquat.spark.pipelines.copies.copier import NotKnown
-from kumquat.spark.pipelines.dedupe.books import NO_CLOCK
 from kumquat.spark.pipelines.dedupe.decision import LAST, ROWS, as_rows, decide, last_seen
+from kumquat.spark.pipelines.dedupe.state import NO_CLOCK
 from kumquat.spark.subjects import read_subject
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kumquat.spark.pipelines.copies.copier import Copier
-    from kumquat.spark.pipelines.dedupe.books import Books, Pending
+    from kumquat.spark.pipelines.dedupe.state import Pending, StateFile
 
 MERGE_FROM = 16
 
@@ -46,17 +46,17 @@ class Steps:
     spark: SparkSession
     bootstrap: str
     copier: Copier
-    books: Books
+    state_file: StateFile
     accept_loss: bool
     batch: int
 
     def source_end(self) -> int:
-        source = self.books.rule.source
+        source = self.state_file.rule.source
         end = latest(self.bootstrap, [source])[source]
-        if end < self.books.page.next:
+        if end < self.state_file.state.next:
             self.copier.check_subjects()
             raise ConnectorError(
-                f"{source} ends at {end:,}, but was read up to {self.books.page.next:,}: the broker "
+                f"{source} ends at {end:,}, but was read up to {self.state_file.state.next:,}: the broker "
                 "has lost messages; give another folder, and a new run begins"
             )
         return end
@@ -69,7 +69,7 @@ class Steps:
         except ConnectorError:
             if self._kept() == kept:
                 raise
-            # Retention has moved on, under the batch perhaps: that is looked at again, and told.
+            # Retention may have deleted messages of this batch: check again, and report it.
             self._step(source_end)
 
     def _step(self, source_end: int) -> None:
@@ -79,27 +79,29 @@ class Steps:
             return
         if pending.decided is None:
             pending = self._decided(pending)
-        self.books.commit(self._sent(pending))
-        if len(self.books.page.seen) >= MERGE_FROM:
+        self.state_file.commit(self._sent(pending))
+        if len(self.state_file.state.seen) >= MERGE_FROM:
             self._merge()
 
     def _pending(self, source_end: int) -> Pending | None:
-        """The batch to do now; None: retention has deleted all there was."""
-        pending = self.books.page.pending
+        """The next batch; None: retention has deleted everything."""
+        pending = self.state_file.state.pending
         if pending is not None and pending.decided is not None:
             return pending
         kept = self._kept()
-        if kept > self.books.page.next:
-            self._accept(self.books.page.next, kept, "before they were read")
-            self.books.skip_to(kept)
-        start = self.books.page.next
-        if self.books.page.pending is None and start >= source_end:
+        if kept > self.state_file.state.next:
+            self._accept(self.state_file.state.next, kept, "before they were read")
+            self.state_file.skip_to(kept)
+        start = self.state_file.state.next
+        if self.state_file.state.pending is None and start >= source_end:
             return None
-        return self.books.plan(min(source_end, start + self.batch), time.time_ns() // 1_000_000)
+        return self.state_file.plan(
+            min(source_end, start + self.batch), time.time_ns() // 1_000_000
+        )
 
     def _sent(self, pending: Pending) -> int:
-        """How many copies of this batch the target has got."""
-        number, range_ = self.books.page.batch, pending.range
+        """How many copies of this batch the target has."""
+        number, range_ = self.state_file.state.batch, pending.range
         assert pending.decided is not None
         if not pending.decided.sent:
             self.copier.pass_over(number, range_)
@@ -131,24 +133,24 @@ class Steps:
         return rows.join(offsets, "offset", "left_semi")
 
     def _kept(self) -> int:
-        source = self.books.rule.source
+        source = self.state_file.rule.source
         return earliest(self.bootstrap, [source])[source]
 
     def _accept(self, start: int, end: int, when: str) -> None:
         if not self.accept_loss:
             raise ConnectorError(
-                f"retention deleted offsets {start:,} to {end - 1:,} of {self.books.rule.source} "
+                f"retention deleted offsets {start:,} to {end - 1:,} of {self.state_file.rule.source} "
                 f"{when}: go on without them with --accept-loss, and run more often"
             )
 
     def _rows(self, start: int, end: int) -> DataFrame:
-        source = self.books.rule.source
+        source = self.state_file.rule.source
         starting, ending = {source: start}, {source: end}
         return read_subject(self.spark, self.bootstrap, source, starting=starting, ending=ending)
 
     def _decided(self, pending: Pending) -> Pending:
         """Decides what the batch lets through, and writes it down."""
-        folder = self.books.folder_of(f"{self.books.page.batch:08}")
+        folder = self.state_file.folder_of(f"{self.state_file.state.batch:08}")
         ids = self._write(self._decide(pending), folder)
         with clear_errors():
             found, read, nameless, sent, top = (
@@ -169,12 +171,12 @@ class Steps:
             )
         self.copier.check_subjects()
         top_ms = NO_CLOCK if top is None else top
-        return self.books.decide(
+        return self.state_file.decide(
             folder, read=read or 0, nameless=nameless or 0, sent=sent or 0, top_ms=top_ms
         )
 
     def _write(self, rows: DataFrame, folder: Path) -> int:
-        """Returns how many rows there were, as those saw it who wrote them."""
+        """Returns how many rows there were, counted by the tasks that wrote them."""
         seen = Observation()
         with clear_errors():
             observed = rows.observe(seen, sql.count(sql.lit(1)).alias("rows"))
@@ -182,22 +184,22 @@ class Steps:
         return int(seen.get["rows"])
 
     def _read(self, folders: list[str]) -> DataFrame:
-        paths = [(self.books.folder / each).as_uri() for each in folders]
+        paths = [(self.state_file.folder / each).as_uri() for each in folders]
         return self.spark.read.schema(ROWS).parquet(*paths)
 
     def _decide(self, pending: Pending) -> DataFrame:
-        rule, clock = self.books.rule, self.books.page.clock_ms
+        rule, clock = self.state_file.rule, self.state_file.state.clock_ms
         return decide(self._rows(*pending.range), self._seen(), rule, clock, pending.now_ms)
 
     def _seen(self) -> DataFrame:
         """When each id was last let through, where that is inside the window."""
-        page = self.books.page
-        if not page.seen:
+        state = self.state_file.state
+        if not state.seen:
             return self.spark.createDataFrame([], LAST)
-        rows = self._read([each.folder for each in page.seen])
-        return last_seen(rows, page.clock_ms - self.books.rule.window_ms)
+        rows = self._read([each.folder for each in state.seen])
+        return last_seen(rows, state.clock_ms - self.state_file.rule.window_ms)
 
     def _merge(self) -> None:
-        folder = self.books.folder_of(f"{self.books.page.batch - 1:08}-merged")
+        folder = self.state_file.folder_of(f"{self.state_file.state.batch - 1:08}-merged")
         self._write(as_rows(self._seen()), folder)
-        self.books.replace_seen(folder)
+        self.state_file.replace_seen(folder)

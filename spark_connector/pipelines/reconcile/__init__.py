@@ -1,1 +1,1 @@
-"""What one side has and the other has not."""
+"""What one side has and the other lacks."""

@@ -1,9 +1,9 @@
-"""`kumquat-spark reconcile`: what one side has and the other has not, twice, or in another order.
+"""`kumquat-spark reconcile`: what one side has and the other lacks, has twice, or has in another order.
 
     found = reconcile(spark, Source(bootstrap, ["orders"]), Source(bootstrap, ["orders-copy"]))
     found.counts["missing"], found.samples["missing"]
 
-The left side is what should be; the right side, another subject or an archive, is what is looked at.
+The left side is taken as correct; the right side, another subject or an archive, is checked against it.
 
 | | |
 |---|---|
@@ -16,10 +16,11 @@ The left side is what should be; the right side, another subject or an archive, 
 | not archived yet | in the subject, behind all that is archived: nothing is wrong |
 
 A subject and its own archive are compared by offset, two subjects by id (identity.py), unless `by` says
-otherwise. Of what comes more than once the first on the left is the first on the right, and so on. What
-the right has more often is doubled. What the left has more often is missing if it is known by its key,
-which may rightly come any number of times; two messages with one id are one message that was
-sent twice, and once is enough. Order is that of the whole subject, or only among messages of one key.
+otherwise. If an identity comes more than once, the first on the left is paired with the first on the
+right, and so on. What the right has more often is doubled. What the left has more often is missing if it
+is identified by its key, since many messages may have the same key. Two messages with one id, however,
+are one message that was sent twice, and once is enough. Order is that of the whole subject, or only among
+messages of one key.
 
 Each side is one subject, as it was at one moment (reconcile/sides.py), and is read once; one shuffle
 brings equal identities together. The driver gets counts and a few samples.
@@ -49,7 +50,7 @@ from kumquat.spark.pipelines.common.identity import (
     identity_text,
     is_unique,
 )
-from kumquat.spark.pipelines.common.neighbours import with_previous
+from kumquat.spark.pipelines.common.preceding_rows import with_previous
 from kumquat.spark.pipelines.common.sources import Source, add_broker, add_range
 from kumquat.spark.pipelines.common.summary import SILENT, Progress, Summary, Table, count
 from kumquat.spark.pipelines.reconcile.sides import Side, fixed, unchanged
@@ -142,7 +143,7 @@ def _paired(sides: DataFrame) -> DataFrame:
 
 
 def _limits(left: Side, right: Side) -> tuple[int | None, int | None]:
-    """Where the subject begins and its archive ends; None when that is not what is looked at."""
+    """Where the subject begins and its archive ends; None for other sides."""
     if right.source.archive is None or not _of_one_subject(left, right):
         return None, None
     return left.begin, right.end
@@ -167,7 +168,7 @@ def _ordered(paired: DataFrame, order: str) -> DataFrame:
 
 
 def _judged(rows: DataFrame, expired: int | None, archived: int | None) -> DataFrame:
-    """A row for each thing that is to be said of a pair."""
+    """A row for each finding about a pair."""
     left, right = sql.col("l").isNotNull(), sql.col("r").isNotNull()
     unique, first = is_unique(sql.col("id")), sql.col("nth") == 1
     known_left = sql.col("in_left") > 0

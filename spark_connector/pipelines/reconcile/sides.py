@@ -1,12 +1,13 @@
 """The two sides of a reconciliation, fixed before anything is read.
 
 A subject grows, loses messages to retention, and may be deleted and made again; an archive grows too. So
-each side is the offsets that it had at one moment. An archive's moment comes first: then whatever it
-has is in its subject, or was deleted there. When all is read, and when reading failed, the subjects
-are asked whether they are still the same ones, since a message without id and key is known by its offset.
+each side is the offsets that it had at one moment. The archive's moment comes first: then everything that
+it has is in its subject, or was deleted there. After reading, and after a failure, the broker is asked
+whether the subjects are still the same ones, since a message without id and key is identified by its
+offset.
 
-`since` and `until` go by the time of the original: a copy tells it in a header (copies/copier.py), and
-would otherwise be as old as the run that made it. Where to begin is asked of the broker by the copy's own
+`since` and `until` go by the time of the original: a copy has it in a header (copies/copier.py), while
+its own time is that of the run that made it. Where to begin is asked of the broker by the copy's own
 time, which is no earlier, unless the original had a time ahead of its clock.
 """
 
@@ -89,7 +90,7 @@ def fixed(left: Source, right: Source) -> tuple[Side, Side]:
 
 @contextmanager
 def unchanged(*sides: Side) -> Iterator[None]:
-    """Around the reading. Of an error the cause is told, where it is a subject that has changed."""
+    """Around the reading. If a subject has changed, the error says that this is the cause."""
     subjects = [side for side in sides if side.source.archive is None]
     try:
         yield

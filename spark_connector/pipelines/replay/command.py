@@ -7,13 +7,13 @@
 Without `send` it counts what matches and sends nothing. With it, it counts first, writes the plan
 down, and then sends, in the order of the source, in batches; `rate` is copies a second at the most.
 
-A run has a name, and a folder of that name which is its memory. Stopped or killed, it goes on when
-the same command is given again, and sends nothing twice (copies/copier.py tells how, and what remains);
+A run has a name, and keeps its state in a folder of that name. After a stop or a kill, the same command
+continues the run and sends nothing twice (copies/copier.py says how, and what the limits are);
 `rate` may change then. A run that is done stays done: to send the messages once more, name another.
 
 Each copy has the key, the value and the headers of its message, and three headers more: `kumquat-run`,
 `kumquat-origin` (subject/offset) and `kumquat-original-ms`, the message's first time. The time of
-the copy itself is when it was sent, and it is sent now: headers that ask for a delay are renamed
+the copy itself is when it was sent, and it is sent at once: headers that ask for a delay are renamed
 (copies/copier.py).
 """
 
@@ -51,7 +51,7 @@ STATE = Path("kumquat-runs")
 BATCH = 50_000
 LARGEST_BATCH = 1_000_000
 PACED_SECONDS = 10
-"""How long a batch should take when there is a rate: progress is told between batches."""
+"""How long a batch should take when there is a rate: progress is shown between batches."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -69,7 +69,7 @@ class Replayed:
     """Sent when the run was started earlier."""
     doubled: int = 0
     missing: int = 0
-    """Counted when the run began, and not found when they were to be sent."""
+    """Counted when the run began, and gone when they should have been sent."""
 
     def summary(self) -> Summary:
         found = self.found
@@ -109,7 +109,7 @@ def replay(
     create: bool = False,
     progress: Progress = SILENT,
 ) -> Replayed:
-    """Counts what is selected; with `send`, sends it, or goes on with it, as run `run`."""
+    """Counts what is selected; with `send`, sends it, or continues to, as run `run`."""
     _check(bootstrap, selection, target, run if send else None, rate, create)
     if not send:
         progress("replay: counting")
@@ -155,7 +155,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """What can be seen to be wrong before Spark starts."""
+    """Checks what can be checked before Spark starts."""
     run = args.run if args.send else None
     _check(args.bootstrap, _selection(args), args.to, run, args.rate, args.create)
 

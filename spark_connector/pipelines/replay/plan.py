@@ -1,8 +1,8 @@
-"""Which messages a replay takes, and the plan that stays the same however often it is resumed.
+"""Which messages a replay takes, and the plan, which stays the same when the run is resumed.
 
-`Selection` is what a person asks for. `Plan` is what it came to when the run began: the offsets from
+`Selection` is what a person asks for. `Plan` is what was found when the run began: the offsets from
 the first match to the last, how many match, and how many offsets make a batch. Batch n is always the
-same offsets, so it can be run again. The plan lies in the run's folder as `plan.json`:
+same offsets, so it can be run again. The plan is in the run's folder as `plan.json`:
 
     {"version": 2, "run": "again.5f0c9e1b",
      "selection": {"subject": "orders", "archive": "archive", "since_ms": 1794800000000,
@@ -96,7 +96,7 @@ class Selection:
         return (state.begin[self.subject], state.next[self.subject]), known
 
     def same_messages(self, other: Selection) -> bool:
-        """But for times: those of the plan hold."""
+        """Except for times: those of the plan hold."""
         return replace(self, since_ms=other.since_ms, until_ms=other.until_ms) == other
 
     def _conditions(self) -> list[Column]:
@@ -113,7 +113,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Found:
-    """What a selection comes to."""
+    """What was found for a selection."""
 
     messages: int
     octets: int = 0
@@ -141,7 +141,7 @@ class Plan:
         return start, min(start + self.size, self.found.end)
 
     def check_kept(self, bootstrap: str, number: int) -> None:
-        """That the source still has what the batch is to read."""
+        """Checks that the source still has what the batch will read."""
         chosen, (start, end) = self.selection, self.batch(number)
         if chosen.archive is None:
             kept = earliest(bootstrap, [chosen.subject])[chosen.subject]

@@ -12,8 +12,8 @@ subject, hour and slot of a plot, never a message.
   a ten-thousandth of the ranks).
 - Silences are found from sums by second, so none below a second is seen, and those above are exact.
 - Lateness is known of messages that the delay service delivered: their time less `qmq-due-ms`. Of a
-  copy (replay, dedupe) it is the original's, whose time stands in a header: when the copy was
-  made says nothing of the delay service.
+  copy (replay, dedupe) it is the original's, whose time is in a header: when the copy was
+  made says nothing about the delay service.
 - Messages without a time (Kafka's -1), or with one after the year 9999 (a producer that gave
   microseconds, say), are counted and left out.
 - Offsets without a message are counted when the whole of a subject is looked at: in a range of times,
@@ -283,7 +283,7 @@ def run(spark: SparkSession, args: argparse.Namespace) -> Summary:
 
 
 def write_page(path: Path, facts: Report) -> None:
-    """Whole or not at all: a reader never sees half a page."""
+    """Writes it in one step: a reader never sees half a page."""
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(page(facts), encoding="utf-8")

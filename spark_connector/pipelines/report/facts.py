@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: what is later is no time that anybody meant."""
+"""The end of the year 9999: a later time is a mistake."""
 MOST_SLOTS = 96
 KEYS = "keys (about)"
 """They are estimated: see Figures."""
@@ -98,7 +98,7 @@ class Report:
     empty: Sequence[str] = field(default=())
     """Subjects without a message in the range."""
     timeless: Mapping[str, int] = field(default_factory=dict)
-    """Of subjects that have any: messages without a time that can be. They are in no figure."""
+    """Of subjects that have any: messages without a valid time. They are in no figure."""
 
     @property
     def start_ms(self) -> int:
@@ -163,16 +163,16 @@ def summary(report: Report, page: str) -> Summary:
 
 
 def _left_out(report: Report) -> list[tuple[str, str]]:
-    told = []
+    rows = []
     if report.empty:
-        told.append(("without messages", ", ".join(report.empty)))
+        rows.append(("without messages", ", ".join(report.empty)))
     if report.timeless:
-        told.append(("left out", timeless_text(report)))
-    return told
+        rows.append(("left out", timeless_text(report)))
+    return rows
 
 
 def timeless_text(report: Report) -> str:
-    """5 messages of orders, 1 message of audit: none of them has a time that can be."""
+    """5 messages of orders, 1 message of audit: none of them has a valid time."""
     each = [f"{count(n, 'message')} of {name}" for name, n in sorted(report.timeless.items())]
     return f"{', '.join(each)}: without a time, or later than the year 9999"
 

@@ -190,15 +190,15 @@ def _sentence(subject: SubjectFacts) -> str:
         keys = "None has a key"
     elif total.keyless:
         keys += f"; {count(total.keyless, 'message')} without a key"
-    told = [
+    sentences = [
         f"{count(total.messages, 'message')}. Sizes: p50 {size(total.size_p50)},",
         f"p99 {size(total.size_p99)}, largest {size(total.largest)}.",
         f"The busiest second had {count(subject.busiest[0])} ({when}).",
         f"{keys}.",
     ]
     if subject.holes:
-        told.append(f"{count(subject.holes, 'offset')} in between without a message.")
-    sentence = f'<p class="soft">{" ".join(told)}</p>'
+        sentences.append(f"{count(subject.holes, 'offset')} in between without a message.")
+    sentence = f'<p class="soft">{" ".join(sentences)}</p>'
     if total.early:
         early = f"{count(total.early, 'delayed message')} came before the time they were due."
         sentence += f'<p class="bad">{early}</p>'
@@ -264,7 +264,7 @@ def _block(title: str, inside: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column is set to the left; cells are HTML already."""
+    """The first column is aligned to the left; cells are HTML already."""
 
     def row(tag: str, cells: Sequence[str]) -> str:
         first = f'<{tag} class="name">{cells[0]}</{tag}>'
@@ -283,7 +283,7 @@ def _longest(subject: SubjectFacts) -> str:
 
 
 def _slot_name(slot_ms: int) -> str:
-    """second, 10 seconds, minute, 5 minutes, hour, day, …: what stands behind "per"."""
+    """second, 10 seconds, minute, 5 minutes, hour, day, …: the words after "per"."""
     for unit, name in (
         (24 * HOUR_MS, "day"),
         (HOUR_MS, "hour"),

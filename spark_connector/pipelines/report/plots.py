@@ -1,8 +1,8 @@
-"""Plots of a report as SVG text, to stand inside an HTML page. No Spark in here.
+"""Plots of a report as SVG text, for an HTML page. No Spark in here.
 
 A plot is drawn in a box of WIDTH by HEIGHT units that the page stretches to its column. Colours and
-fonts are the page's: everything drawn carries a class, and the page's style says how a class looks
-in the light and in the dark. Each bar and point has a `title`, which browsers show under the pointer.
+fonts are the page's: everything drawn has a class, and the page's style says how a class looks
+in light and dark mode. Each bar and point has a `title`, which browsers show under the pointer.
 
 The time axis begins and ends where the report does, the same for all its subjects, so that plots
 below each other can be compared. Numbers on the other axis are round in their unit (10, 20, 30 s and
@@ -62,12 +62,12 @@ class TimeAxis:
 
 @dataclass(frozen=True)
 class Unit:
-    """What goes up."""
+    """The vertical axis."""
 
     show: Callable[[float], str]
-    """As it is told under the pointer."""
+    """A value as it is shown under the pointer."""
     tick: Callable[[float], str]
-    """As it stands beside the axis, where there is room for seven letters."""
+    """A value as it is shown beside the axis, where there is room for seven letters."""
     ticks: Callable[[float], Sequence[int]]
     """From 0 to at or above the top."""
 
@@ -86,10 +86,10 @@ def bars(
     for start, value in sorted(values.items()):
         x, y = axis.x(start), height.y(value)
         wide = max(axis.x(start + axis.slot_ms) - x - 1, 1.0)
-        told = f"{clock(start)}: {unit.show(value)}"
+        title = f"{clock(start)}: {unit.show(value)}"
         parts.append(
             f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}"'
-            f' height="{_floor() - y:.1f}"><title>{escape(told)}</title></rect>'
+            f' height="{_floor() - y:.1f}"><title>{escape(title)}</title></rect>'
         )
     return _picture(label, parts)
 
@@ -115,10 +115,10 @@ def lines(
             last = start
         parts.append(f'<path class="line {kind}" d="{" ".join(path)}"/>')
         for start, x, value in points:
-            told = f"{clock(start)}, {name}: {unit.show(value)}"
+            title = f"{clock(start)}, {name}: {unit.show(value)}"
             parts.append(
                 f'<circle class="point {kind}" cx="{x:.1f}" cy="{height.y(value):.1f}" r="2.5">'
-                f"<title>{escape(told)}</title></circle>"
+                f"<title>{escape(title)}</title></circle>"
             )
     return _picture(label, parts)
 
@@ -185,7 +185,7 @@ LENGTH = Unit(lambda ms: duration(ms / 1000), short_length, round_lengths)
 
 
 class _Height:
-    """The axis that goes up."""
+    """Draws the vertical axis."""
 
     def __init__(self, top: float, unit: Unit) -> None:
         self._ticks = unit.ticks(top)
@@ -231,10 +231,10 @@ def _time_pattern(ms: int, step: int) -> str:
 
 def _band(axis: TimeAxis, silence: Silence) -> str:
     x, end = axis.x(silence.start_ms), axis.x(silence.end_ms)
-    told = f"silence from {clock(silence.start_ms)} to {clock(silence.end_ms)}"
+    title = f"silence from {clock(silence.start_ms)} to {clock(silence.end_ms)}"
     return (
         f'<rect class="silence" x="{x:.1f}" y="{TOP}" width="{end - x:.1f}"'
-        f' height="{_floor() - TOP}"><title>{told}</title></rect>'
+        f' height="{_floor() - TOP}"><title>{title}</title></rect>'
     )
 
 

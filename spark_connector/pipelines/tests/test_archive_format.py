@@ -19,23 +19,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.archive import format as archive_format
+from kumquat.spark.pipelines.archive import commits as archive_commits
 from kumquat.spark.pipelines.archive import view as archive_view
+from kumquat.spark.pipelines.archive.commits import (
+    KEEP_REMOVED_MS,
+    Commit,
+    State,
+    leftovers,
+    load,
+    remove_replaced,
+    write_commit,
+)
 from kumquat.spark.pipelines.archive.compaction import FEWEST, to_compact
 from kumquat.spark.pipelines.archive.format import (
     COMMITS,
     FILES,
-    KEEP_REMOVED_MS,
     REPLACED,
     ArchiveFile,
-    Commit,
-    State,
     found,
-    leftovers,
-    load,
-    remove_replaced,
     stored,
-    write_commit,
 )
 from kumquat.spark.pipelines.archive.view import can_swap, commit_and_show, show_all
 
@@ -187,7 +189,7 @@ class Archive(RuleBasedStateMachine):
     @invariant()
     def commits_are_put_together(self) -> None:
         commits = [*(self.folder / COMMITS).glob("*.json")]
-        assert len(commits) <= archive_format.SNAPSHOT_EVERY + 1
+        assert len(commits) <= archive_commits.SNAPSHOT_EVERY + 1
 
     def commit(self, commit: Commit, crash_at: int, after: list[int]) -> None:
         before = self.truth
@@ -237,7 +239,7 @@ class Archive(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True)
 def _few_commits_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_format, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(archive_commits, "SNAPSHOT_EVERY", 3)
     # kill -9 keeps what was written: a sync would only cost time here.
     monkeypatch.setattr("os.fsync", lambda _: None)
 
@@ -246,6 +248,20 @@ TestArchive = Archive.TestCase
 TestArchive.settings = settings(
     max_examples=40, stateful_step_count=20, deadline=None, derandomize=True
 )
+
+
+@pytest.mark.parametrize("crash_at", range(1, 25))
+def test_compaction_that_ends_between_the_swap_and_a_foreign_file(crash_at: int) -> None:
+    """The next run brings the file back, and does not wait until the old folder may go."""
+    machine = Archive()
+    try:
+        machine.open()
+        machine.archive(rows=1, crash_at=24)
+        machine.archive(rows=1, crash_at=24)
+        machine.compact(crash_at=crash_at)
+        assert (machine.folder / DAY / "mine.txt").exists()
+    finally:
+        machine.teardown()
 
 
 def test_reader_in_the_middle_of_listing_a_day_misses_files(tmp_path: Path) -> None:
@@ -329,7 +345,7 @@ def make_archive(folder: Path, commits: int) -> State:
 @pytest.mark.parametrize("left", [-1, 0, 1, 2])
 def test_run_begins_on_commits_that_lack_the_newest(tmp_path: Path, left: int) -> None:
     """An older _commits was put back, or none at all: four have files, two or more are lost."""
-    with mock.patch.object(archive_format, "SNAPSHOT_EVERY", 100):
+    with mock.patch.object(archive_commits, "SNAPSHOT_EVERY", 100):
         make_archive(tmp_path, 4)
     for number in range(left + 1, 5):
         (tmp_path / COMMITS / f"{number:020}.json").unlink()

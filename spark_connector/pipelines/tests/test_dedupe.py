@@ -1,4 +1,4 @@
-"""Dedupe against a plain model of its rule, through crashes, and with its books in every state."""
+"""Dedupe against a plain model of its rule, through crashes, and with its state file in every state."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from kumquat.spark.pipelines.common.durable import write_json
 from kumquat.spark.pipelines.copies import copier as copies
 from kumquat.spark.pipelines.copies import journal as copy_journal
 from kumquat.spark.pipelines.copies.journal import Journal
-from kumquat.spark.pipelines.dedupe import books as dedupe_books
+from kumquat.spark.pipelines.dedupe import state as dedupe_state
 from kumquat.spark.pipelines.dedupe import steps as dedupe_steps
-from kumquat.spark.pipelines.dedupe.books import Books, Rule
 from kumquat.spark.pipelines.dedupe.command import dedupe
+from kumquat.spark.pipelines.dedupe.state import Rule, StateFile
 from kumquat.spark.pipelines.tests.deduping import NOW, Message, let_through, make, send
 from kumquat.spark.tests.command import command
 from kumquat.spark.tests.messages import held
@@ -95,7 +95,7 @@ def test_a_crash_after_sending_sends_the_batch_again(
         raise RuntimeError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Books, "commit", crash)
+        patch.setattr(StateFile, "commit", crash)
         with pytest.raises(RuntimeError, match="crash"):
             dedupe(spark, bootstrap, "in", "out", tmp_path, window=WINDOW)
     send(bootstrap, [(3, NOW), (11, NOW)], 40)
@@ -122,7 +122,7 @@ def test_a_crash_between_two_files_loses_or_doubles(
         if left == [0, 1]:
             raise Crash
 
-    for module in (copy_journal, dedupe_books):
+    for module in (copy_journal, dedupe_state):
         monkeypatch.setattr(module, "write_json", write_and_crash)
     monkeypatch.setattr(copies.Copier, "_wait_for_what_outlived", lambda _: None)
     for start in count():
@@ -134,7 +134,7 @@ def test_a_crash_between_two_files_loses_or_doubles(
         break
     assert start > 8
     assert let_through(bootstrap) == [0, 1, 2, 3]
-    assert (done.read, done.sent, done.page.unsent, done.doubled) == (12, 4, 0, 0)
+    assert (done.read, done.sent, done.state.unsent, done.doubled) == (12, 4, 0, 0)
 
 
 def test_killed_in_the_middle_it_sends_twice_or_loses(
@@ -242,62 +242,62 @@ def test_target_that_is_asked_for_is_not_made(
     assert [record.value for record in held(bootstrap, "new")] == [b"0"]
 
 
-def a_batch(books: Books, name: str, top: int) -> None:
-    books.plan(books.page.next + 10, top)
-    folder = books.folder_of(name)
+def a_batch(state_file: StateFile, name: str, top: int) -> None:
+    state_file.plan(state_file.state.next + 10, top)
+    folder = state_file.folder_of(name)
     folder.mkdir(parents=True)
     (folder / "part").write_bytes(b"ids")
-    books.decide(folder, read=10, nameless=0, sent=7, top_ms=top)
-    books.commit(7)
+    state_file.decide(folder, read=10, nameless=0, sent=7, top_ms=top)
+    state_file.commit(7)
 
 
 def test_books_that_forget_ids_too_early_or_never(tmp_path: Path) -> None:
-    books = Books(tmp_path, RULE, RUN, 5)
-    a_batch(books, "0", 10_000)
-    a_batch(books, "1", 10_500)
-    assert [each.folder for each in books.page.seen] == ["seen/0", "seen/1"]
-    a_batch(books, "2", 11_000)
-    assert [each.folder for each in books.page.seen] == ["seen/1", "seen/2"]
+    state_file = StateFile(tmp_path, RULE, RUN, 5)
+    a_batch(state_file, "0", 10_000)
+    a_batch(state_file, "1", 10_500)
+    assert [each.folder for each in state_file.state.seen] == ["seen/0", "seen/1"]
+    a_batch(state_file, "2", 11_000)
+    assert [each.folder for each in state_file.state.seen] == ["seen/1", "seen/2"]
     assert not (tmp_path / "seen" / "0").exists()
-    assert (books.page.next, books.page.read, books.page.sent) == (35, 30, 21)
-    a_batch(books, "3", 10_100)
-    assert books.page.clock_ms == 11_000
-    assert Books(tmp_path, RULE, RUN, 99).page == books.page
+    assert (state_file.state.next, state_file.state.read, state_file.state.sent) == (35, 30, 21)
+    a_batch(state_file, "3", 10_100)
+    assert state_file.state.clock_ms == 11_000
+    assert StateFile(tmp_path, RULE, RUN, 99).state == state_file.state
 
 
 def test_books_that_plan_another_range_after_a_crash(tmp_path: Path) -> None:
-    pending = Books(tmp_path, RULE, RUN, 0).plan(10, 1234)
+    pending = StateFile(tmp_path, RULE, RUN, 0).plan(10, 1234)
     left_over = tmp_path / "seen" / "00000000"
     left_over.mkdir(parents=True)
-    again = Books(tmp_path, RULE, RUN, 0)
+    again = StateFile(tmp_path, RULE, RUN, 0)
     again.clean()
     assert again.plan(99, 9999) == pending
     assert not left_over.exists()
 
 
 def test_books_that_forget_what_was_decided(tmp_path: Path) -> None:
-    books = Books(tmp_path, RULE, RUN, 0)
-    books.plan(10, 1234)
-    folder = books.folder_of("00000000")
+    state_file = StateFile(tmp_path, RULE, RUN, 0)
+    state_file.plan(10, 1234)
+    folder = state_file.folder_of("00000000")
     folder.mkdir(parents=True)
-    pending = books.decide(folder, read=10, nameless=1, sent=7, top_ms=5)
-    again = Books(tmp_path, RULE, RUN, 0)
+    pending = state_file.decide(folder, read=10, nameless=1, sent=7, top_ms=5)
+    again = StateFile(tmp_path, RULE, RUN, 0)
     again.clean()
     assert again.plan(99, 9999) == pending
     assert folder.exists()
     again.commit(6)
-    page = Books(tmp_path, RULE, RUN, 0).page
-    assert (page.read, page.nameless, page.sent, page.unsent) == (10, 1, 6, 1)
+    state = StateFile(tmp_path, RULE, RUN, 0).state
+    assert (state.read, state.nameless, state.sent, state.unsent) == (10, 1, 6, 1)
     with pytest.raises(
         ConnectorError, match=r"is of run dedupe\.0, but its folder is of dedupe\.1"
     ):
-        Books(tmp_path, RULE, "dedupe.1", 0)
+        StateFile(tmp_path, RULE, "dedupe.1", 0)
 
 
 def test_books_of_another_run_are_used(tmp_path: Path) -> None:
-    Books(tmp_path, RULE, RUN, 0)
+    StateFile(tmp_path, RULE, RUN, 0)
     with pytest.raises(ConnectorError, match="window_ms 1000, not 2000: give another folder"):
-        Books(tmp_path, replace(RULE, window_ms=2000), RUN, 0)
+        StateFile(tmp_path, replace(RULE, window_ms=2000), RUN, 0)
 
 
 @pytest.mark.parametrize(
@@ -312,6 +312,6 @@ def test_books_of_another_run_are_used(tmp_path: Path) -> None:
 def test_books_that_cannot_be_read_are_begun_again(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "dedupe.json").write_text(text)
     with pytest.raises(ConnectorError, match=told) as raised:
-        Books(tmp_path, RULE, RUN, 0)
+        StateFile(tmp_path, RULE, RUN, 0)
     assert "\n" not in str(raised.value)
     assert (tmp_path / "dedupe.json").read_text() == text

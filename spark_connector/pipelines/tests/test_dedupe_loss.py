@@ -10,8 +10,8 @@ from kafka import KafkaAdminClient, TopicPartition
 from kumquat.spark.errors import ConnectorError
 from kumquat.spark.pipelines.copies import copier as copies
 from kumquat.spark.pipelines.copies.journal import Journal
-from kumquat.spark.pipelines.dedupe.books import Books
 from kumquat.spark.pipelines.dedupe.command import dedupe
+from kumquat.spark.pipelines.dedupe.state import StateFile
 from kumquat.spark.pipelines.tests.deduping import NOW, let_through, make, send
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ def test_batch_that_retention_overtook_stops_the_run_for_ever(
     send(bootstrap, [(n, NOW) for n in range(5, 8)], 5)
     done = dedupe(spark, bootstrap, "in", "out", tmp_path)
     assert let_through(bootstrap) == [5, 6, 7]
-    assert (done.page.read, done.page.sent, done.page.unsent) == (8, 3, 5)
+    assert (done.state.read, done.state.sent, done.state.unsent) == (8, 3, 5)
     assert "5 messages, deleted before" in done.summary().text()
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(Journal, "done"), (Books, "commit")], ids=["begun", "done"]
+    ("place", "name"), [(Journal, "done"), (StateFile, "commit")], ids=["begun", "done"]
 )
 def test_batch_cut_by_retention_is_decided_again(
     spark: SparkSession, bootstrap: str, tmp_path: Path, place: type, name: str
@@ -84,7 +84,7 @@ def test_batch_cut_by_retention_is_decided_again(
     send(bootstrap, [(n, NOW) for n in range(5)], 6)
     done = dedupe(spark, bootstrap, "in", "out", tmp_path, accept_loss=True, batch=6)
     assert let_through(bootstrap) == [0, 1, 2, 3, 10]
-    assert (done.page.read, done.page.sent, done.page.unsent) == (11, 5, 0)
+    assert (done.state.read, done.state.sent, done.state.unsent) == (11, 5, 0)
 
 
 def test_batch_whose_copies_retention_deleted_is_sent_twice_or_stops_the_run(
@@ -98,7 +98,7 @@ def test_batch_whose_copies_retention_deleted_is_sent_twice_or_stops_the_run(
         dedupe(spark, bootstrap, "in", "out", tmp_path)
     done = dedupe(spark, bootstrap, "in", "out", tmp_path, accept_loss=True)
     assert let_through(bootstrap) == [3, 4, 5]
-    assert (done.page.sent, done.page.unsent) == (1, 5)
+    assert (done.state.sent, done.state.unsent) == (1, 5)
 
 
 def test_range_that_was_passed_over_is_not_told(
@@ -106,17 +106,17 @@ def test_range_that_was_passed_over_is_not_told(
 ) -> None:
     """Also when it was planned: nothing of it was decided, so nothing was sent."""
     send(bootstrap, [(1, NOW), (2, NOW)])
-    crash_in(Books, "decide", spark, bootstrap, tmp_path)
+    crash_in(StateFile, "decide", spark, bootstrap, tmp_path)
     send(bootstrap, [(n, NOW) for n in range(1, 6)], 2)
     delete(bootstrap, "in", 3)
     with pytest.raises(ConnectorError, match=r"offsets 0 to 2 of in .* --accept-loss"):
         dedupe(spark, bootstrap, "in", "out", tmp_path)
     done = dedupe(spark, bootstrap, "in", "out", tmp_path, accept_loss=True)
     assert let_through(bootstrap) == [3, 4, 5, 6]
-    assert done.page.lost == ((0, 3),)
+    assert done.state.lost == ((0, 3),)
     assert "LOST         offsets 0 to 2" in done.summary().text()
     delete(bootstrap, "in", 7)
-    assert dedupe(spark, bootstrap, "in", "out", tmp_path).page == done.page
+    assert dedupe(spark, bootstrap, "in", "out", tmp_path).state == done.state
 
 
 def test_retention_under_a_batch_is_told_as_an_error_of_spark(
@@ -124,14 +124,14 @@ def test_retention_under_a_batch_is_told_as_an_error_of_spark(
 ) -> None:
     """It is looked for before a batch is read, and moves on before Spark reads it."""
     send(bootstrap, [(n, NOW) for n in range(5)])
-    whole = Books.plan
+    whole = StateFile.plan
 
-    def plan_and_delete(books: Books, end: int, now_ms: int) -> object:
-        pending = whole(books, end, now_ms)
+    def plan_and_delete(state_file: StateFile, end: int, now_ms: int) -> object:
+        pending = whole(state_file, end, now_ms)
         delete(bootstrap, "in", 2)
         return pending
 
-    monkeypatch.setattr(Books, "plan", plan_and_delete)
+    monkeypatch.setattr(StateFile, "plan", plan_and_delete)
     with pytest.raises(ConnectorError, match=r"offsets 0 to 1 of in .* --accept-loss"):
         dedupe(spark, bootstrap, "in", "out", tmp_path)
     dedupe(spark, bootstrap, "in", "out", tmp_path, accept_loss=True)

@@ -11,10 +11,10 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from kumquat.spark.errors import ConnectorError
-from kumquat.spark.pipelines.archive import format as archive_format
+from kumquat.spark.pipelines.archive import commits as archive_commits
 from kumquat.spark.pipelines.archive.command import archive
 from kumquat.spark.pipelines.common.identity import identity_text
-from kumquat.spark.pipelines.common.neighbours import with_highest, with_previous
+from kumquat.spark.pipelines.common.preceding_rows import with_highest, with_previous
 from kumquat.spark.pipelines.common.sources import Source
 from kumquat.spark.pipelines.common.summary import Progress
 from kumquat.spark.pipelines.reconcile.command import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kumquat.spark.pipelines.archive.format import State
+    from kumquat.spark.pipelines.archive.commits import State
     from kumquat.testing import TestBroker
 
 
@@ -204,11 +204,11 @@ def test_archive_that_grows_meanwhile_is_called_wrong(
 
     def load(folder: Path) -> State:
         with monkeypatch.context() as patch:
-            patch.setattr("kumquat.spark.pipelines.archive.command.load", archive_format.load)
+            patch.setattr("kumquat.spark.pipelines.archive.command.load", archive_commits.load)
             if next(grows, False):
                 send_plain(producer, "kept", 3)
                 archive(spark, kumquat.bootstrap, "kept", tmp_path)
-        return archive_format.load(folder)
+        return archive_commits.load(folder)
 
     monkeypatch.setattr("kumquat.spark.pipelines.archive.command.load", load)
     found = reconcile(spark, Source(kumquat.bootstrap, ["kept"]), Source("", ["kept"], tmp_path))

@@ -11,8 +11,8 @@ from kumquat.spark.errors import ConnectorError
 from kumquat.spark.pipelines.archive.command import archive
 from kumquat.spark.pipelines.copies import copier as copies
 from kumquat.spark.pipelines.copies.journal import FILE as JOURNAL
-from kumquat.spark.pipelines.dedupe.books import FILE as BOOKS
 from kumquat.spark.pipelines.dedupe.command import dedupe
+from kumquat.spark.pipelines.dedupe.state import FILE as STATE
 from kumquat.spark.pipelines.replay.command import replay
 from kumquat.spark.pipelines.replay.plan import FILE as PLAN
 from kumquat.spark.pipelines.replay.plan import Selection
@@ -52,7 +52,7 @@ def test_dedupe_takes_the_folder_of_a_replay_for_its_own(
     folder = tmp_path / "dedupe"
     with pytest.raises(ConnectorError, match="kind replay, not dedupe: give each run a folder"):
         dedupe(spark, bootstrap, "in", "out", folder)
-    assert not (folder / BOOKS).exists()
+    assert not (folder / STATE).exists()
     assert let_through(bootstrap) == []
 
 
@@ -63,12 +63,12 @@ def test_older_or_missing_file_of_a_dedupe_loses_messages(
         dedupe(spark, bootstrap, "in", "out", tmp_path)
 
     run()
-    older = {name: (tmp_path / name).read_text() for name in (BOOKS, JOURNAL)}
+    older = {name: (tmp_path / name).read_text() for name in (STATE, JOURNAL)}
     send(bootstrap, [(n, NOW) for n in range(5, 9)], 5)
     run()
-    newer = {name: (tmp_path / name).read_text() for name in (BOOKS, JOURNAL)}
+    newer = {name: (tmp_path / name).read_text() for name in (STATE, JOURNAL)}
     send(bootstrap, [(9, NOW)], 9)
-    for name in (BOOKS, JOURNAL):
+    for name in (STATE, JOURNAL):
         (tmp_path / name).write_text(older[name])
         with pytest.raises(ConnectorError, match="restore both from one backup"):
             run()
@@ -77,10 +77,10 @@ def test_older_or_missing_file_of_a_dedupe_loses_messages(
             run()
         assert not (tmp_path / name).exists()
         (tmp_path / name).write_text(newer[name])
-    (tmp_path / BOOKS).write_text(newer[BOOKS].replace('"run": "dedupe.', '"run": "dedupe.0'))
+    (tmp_path / STATE).write_text(newer[STATE].replace('"run": "dedupe.', '"run": "dedupe.0'))
     with pytest.raises(ConnectorError, match="restore the folder as a whole"):
         run()
-    (tmp_path / BOOKS).write_text(newer[BOOKS])
+    (tmp_path / STATE).write_text(newer[STATE])
     run()
     assert let_through(bootstrap) == [*range(10)]
 

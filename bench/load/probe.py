@@ -1,8 +1,9 @@
-"""One producer and one consumer at an easy pace, in a process of their own: what they notice of others.
+"""A well-behaved producer and consumer in a process of their own: how much do other clients disturb them?
 
 The producer sends a record of 100 bytes with acks=all each PAUSE_SECONDS, and waits for the answer. The
-consumer fetches as a client at default settings does. Measured for each record: until it was acknowledged,
-and until it was read, both from when it was to be sent, so that a stall counts for all whom it met.
+consumer fetches as a client at default settings does. Measured for each record: the time until it was
+acknowledged, and until it was read, both from when it should have been sent. So a stall counts for every
+record that it delays.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _FETCH, _FETCH_VERSION = 1, 4
 
 
 @dataclass(frozen=True)
-class Notice:
+class Work:
     port: int
     topic: str
     seconds: float
 
 
 @dataclass(frozen=True)
-class Noticed:
+class Measured:
     records: int
     acked_p50_ms: float
     acked_p99_ms: float
@@ -39,8 +40,8 @@ class Noticed:
     missing: int
 
 
-def start(work: Notice) -> Child[Noticed]:
-    return Child("bench.load.innocent", work, Noticed)
+def start(work: Work) -> Child[Measured]:
+    return Child("bench.load.probe", work, Measured)
 
 
 def fetch_request(topic: str, offset: int, max_bytes: int = 1 << 20) -> bytes:
@@ -64,7 +65,7 @@ def _batches(answer: bytes, topic: str) -> bytes:
 class _Reader(threading.Thread):
     """Notes when each offset was read."""
 
-    def __init__(self, work: Notice) -> None:
+    def __init__(self, work: Work) -> None:
         super().__init__(daemon=True)
         self._work = work
         self.read: dict[int, float] = {}
@@ -84,8 +85,8 @@ class _Reader(threading.Thread):
                     at += 12 + length
 
 
-def _send(work: Notice) -> tuple[dict[int, float], dict[int, float]]:
-    """When each offset was to be sent, and when it was acknowledged."""
+def _send(work: Work) -> tuple[dict[int, float], dict[int, float]]:
+    """When each offset should have been sent, and when it was acknowledged."""
     due: dict[int, float] = {}
     acked: dict[int, float] = {}
     request = frames.produce_request(work.topic, frames.record_batch([bytes(100)]), -1)
@@ -103,7 +104,7 @@ def _send(work: Notice) -> tuple[dict[int, float], dict[int, float]]:
     return due, acked
 
 
-def _notice(work: Notice) -> Noticed:
+def _measure(work: Work) -> Measured:
     reader = _Reader(work)
     reader.start()
     due, acked = _send(work)
@@ -113,7 +114,7 @@ def _notice(work: Notice) -> Noticed:
     measured = sorted(due)[WARM_UP_RECORDS:]
     to_ack = sorted(acked[offset] - due[offset] for offset in measured)
     to_read = sorted(reader.read[o] - due[o] for o in measured if o in reader.read)
-    return Noticed(
+    return Measured(
         len(measured),
         to_ack[len(to_ack) // 2] * 1000,
         to_ack[len(to_ack) * 99 // 100] * 1000,
@@ -125,4 +126,4 @@ def _notice(work: Notice) -> Noticed:
 
 
 if __name__ == "__main__":
-    main((Notice, _notice))
+    main((Work, _measure))

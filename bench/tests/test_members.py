@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.load.crew import Crew, Marks, Work
+from bench.load.members import Marks, MemberProcess, Work
 from bench.load.numbered import Writer
 from kumquat.gateway.testing.broker import broker
 
@@ -23,19 +23,19 @@ def test_marks_know_what_is_left_and_what_came_twice() -> None:
     assert not Path(marks.path).exists()
 
 
-def test_a_crew_handles_every_message_and_says_when() -> None:
+def test_members_handle_every_message_and_says_when() -> None:
     count = 500
     with broker() as running, Marks(count) as marks:
         writer = Writer(running.bootstrap, "work", 100)
-        work = Work(running.bootstrap, "crew", "work", marks.path, members=1, handler_ms=0.1)
-        crew = Crew(work)
+        work = Work(running.bootstrap, "members", "work", marks.path, members=1, handler_ms=0.1)
+        process = MemberProcess(work)
         try:
             writer.write(count)
-            crew.wait_assigned()
+            process.wait_assigned()
             marks.wait(seconds=120)
-            (result,) = crew.stop()
+            (result,) = process.stop()
         finally:
-            crew.kill()
+            process.kill()
         assert result.handled == count
         assert marks.twice() == 0
         assert result.first_at < result.last_at

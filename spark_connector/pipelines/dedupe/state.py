@@ -12,23 +12,23 @@
 | state | event | |
 |---|---|---|
 | pending null | plan | pending is the next range, not decided |
-| pending, not decided | plan | the same range again: the run before broke off in it |
+| pending, not decided | plan | the same range again: the run before was interrupted in it |
 | pending, not decided | skip | pending null: nothing of it was sent, so it may be planned again |
 | pending, not decided | decide | what is let through is fixed, on disk before anything of it is sent |
 | pending, decided | commit | next, clock and seen move on together; pending is null |
 
-Every batch leaves a folder of Parquet: a row for each different id in it, with the offsets that were
-let through. A folder counts when it is named here. A batch is decided once: whatever breaks off
-afterwards, and whatever retention deletes meanwhile, its folder tells what is let through. One is dropped
-when its newest time has left the window; when there are many, they are put together into one. Files
-are synced before they are named.
+Every batch leaves a folder of Parquet: a row for each different id in it, with the offsets that were let
+through. A folder counts when it is named here. A batch is decided once: even if the run is interrupted
+afterwards, or retention deletes messages meanwhile, its folder says what is let through. A folder is
+dropped when its newest time has left the window; when there are many, they are merged into one. Files are
+synced before they are named.
 
 `lost` are ranges that retention deleted before they were read. `unsent` counts messages that were let
-through but deleted before they, or their copies' fate, could be seen (see dedupe/command.py).
+through but deleted before they could be sent, or before it was known that they were (see dedupe/steps.py).
 `nameless` are messages without an id.
 
-The window, the identity and the subjects are part of the run: a folder refuses to be used for others,
-since what it has seen would not tell the truth about them. `run` is the journal's mark. Nothing
+The window, the identity and the subjects are part of the run: a folder cannot be used with others,
+since the ids that it has seen would be wrong for them. `run` is the journal's mark. Nothing
 here knows Spark or the broker.
 """
 
@@ -51,7 +51,7 @@ VERSION = 2
 FILE = "dedupe.json"
 SEEN = "seen"
 NO_CLOCK = -(1 << 62)
-"""Before any time, and far enough from the end of 64 bits to reckon with."""
+"""Before any time, and far enough from the end of 64 bits to calculate with."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Decided:
     read: int
     nameless: int
     sent: int
-    """To be sent."""
+    """How many should be sent."""
     top_ms: int
 
 
@@ -78,7 +78,7 @@ class Pending:
     start: int
     end: int
     now_ms: int
-    """A time that lies ahead of this is taken for this."""
+    """A time later than this counts as this."""
     decided: Decided | None = None
 
     @property
@@ -93,8 +93,8 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Page:
-    """All that changes."""
+class State:
+    """Everything that changes during a run."""
 
     next: int
     batch: int = 0
@@ -108,8 +108,8 @@ class Page:
     seen: tuple[Seen, ...] = ()
 
 
-class Books:
-    """`plan`, `decide` and `commit`, in turn; `page` is what is on disk."""
+class StateFile:
+    """`plan`, `decide` and `commit`, in turn; `state` is what is on disk."""
 
     def __init__(self, folder: Path, rule: Rule, run: str, first: int) -> None:
         """`first` is where a new run begins to read."""
@@ -118,60 +118,60 @@ class Books:
         self._run = run
         self._path = folder / FILE
         if self._path.exists():
-            self.page = self._read()
+            self.state = self._read()
         else:
-            self._write(Page(first))
+            self._write(State(first))
 
     def plan(self, end: int, now_ms: int) -> Pending:
-        """The batch to do now: the one that broke off, or else from where the last ended to `end`."""
-        if self.page.pending is None:
-            assert end > self.page.next
-            self._write(replace(self.page, pending=Pending(self.page.next, end, now_ms)))
-        assert self.page.pending is not None
-        return self.page.pending
+        """The next batch: the interrupted one, or else from where the last ended to `end`."""
+        if self.state.pending is None:
+            assert end > self.state.next
+            self._write(replace(self.state, pending=Pending(self.state.next, end, now_ms)))
+        assert self.state.pending is not None
+        return self.state.pending
 
     def skip_to(self, offset: int) -> None:
-        """Goes on without what lies below, since it is deleted."""
-        page = self.page
-        assert offset > page.next
-        assert page.pending is None or page.pending.decided is None
-        lost = (*page.lost, (page.next, offset))
-        self._write(replace(page, next=offset, pending=None, lost=lost))
+        """Skips what lies below, since it is deleted."""
+        state = self.state
+        assert offset > state.next
+        assert state.pending is None or state.pending.decided is None
+        lost = (*state.lost, (state.next, offset))
+        self._write(replace(state, next=offset, pending=None, lost=lost))
 
     def folder_of(self, name: str) -> Path:
         return self.folder / SEEN / name
 
     def decide(self, folder: Path, *, read: int, nameless: int, sent: int, top_ms: int) -> Pending:
         """From now on this is what the batch lets through."""
-        page = self.page
-        assert page.pending is not None
-        assert page.pending.decided is None
+        state = self.state
+        assert state.pending is not None
+        assert state.pending.decided is None
         decided = Decided(self._name_of(folder), read, nameless, sent, top_ms)
         self._sync(folder)
-        pending = replace(page.pending, decided=decided)
-        self._write(replace(page, pending=pending))
+        pending = replace(state.pending, decided=decided)
+        self._write(replace(state, pending=pending))
         return pending
 
     def commit(self, sent: int) -> None:
         """The batch is done, and so many of its messages were sent; what has left the window is
         forgotten."""
-        page = self.page
-        assert page.pending is not None
-        decided = page.pending.decided
+        state = self.state
+        assert state.pending is not None
+        decided = state.pending.decided
         assert decided is not None
-        clock = max(page.clock_ms, decided.top_ms)
-        known = (*page.seen, Seen(decided.folder, clock))
+        clock = max(state.clock_ms, decided.top_ms)
+        known = (*state.seen, Seen(decided.folder, clock))
         kept = tuple(each for each in known if each.top_ms > clock - self.rule.window_ms)
         self._write(
-            Page(
-                next=page.pending.end,
-                batch=page.batch + 1,
+            State(
+                next=state.pending.end,
+                batch=state.batch + 1,
                 clock_ms=clock,
-                read=page.read + decided.read,
-                nameless=page.nameless + decided.nameless,
-                sent=page.sent + sent,
-                unsent=page.unsent + decided.sent - sent,
-                lost=page.lost,
+                read=state.read + decided.read,
+                nameless=state.nameless + decided.nameless,
+                sent=state.sent + sent,
+                unsent=state.unsent + decided.sent - sent,
+                lost=state.lost,
                 seen=kept,
             )
         )
@@ -180,16 +180,16 @@ class Books:
     def replace_seen(self, merged: Path) -> None:
         """`merged` holds all that the folders named so far hold."""
         self._sync(merged)
-        top = max(each.top_ms for each in self.page.seen)
-        self._write(replace(self.page, seen=(Seen(self._name_of(merged), top),)))
+        top = max(each.top_ms for each in self.state.seen)
+        self._write(replace(self.state, seen=(Seen(self._name_of(merged), top),)))
         self.clean()
 
     def clean(self) -> None:
-        """Removes the folders that do not count. Not before it is known that these are the newest
-        books: those of a backup do not name what the newer ones did."""
-        named = {self.folder / each.folder for each in self.page.seen}
-        if self.page.pending is not None and self.page.pending.decided is not None:
-            named.add(self.folder / self.page.pending.decided.folder)
+        """Removes the folders that do not count. Not before it is known that this is the newest
+        state: that of a backup does not name what the newer one did."""
+        named = {self.folder / each.folder for each in self.state.seen}
+        if self.state.pending is not None and self.state.pending.decided is not None:
+            named.add(self.folder / self.state.pending.decided.folder)
         for folder in (self.folder / SEEN).glob("*"):
             if folder not in named:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -201,8 +201,8 @@ class Books:
         for path in [*folder.rglob("*"), folder, folder.parent, self.folder]:
             sync(path)
 
-    def _read(self) -> Page:
-        run, rule, page = read_memory(self._path, VERSION, _parsed)
+    def _read(self) -> State:
+        run, rule, state = read_memory(self._path, VERSION, _parsed)
         for name, before in asdict(rule).items():
             if before != (now := getattr(self.rule, name)):
                 raise ConnectorError(
@@ -210,20 +210,20 @@ class Books:
                     "give another folder, and a new run begins"
                 )
         check_mark(self._path, run, self._run)
-        return page
+        return state
 
-    def _write(self, page: Page) -> None:
+    def _write(self, state: State) -> None:
         head = {"version": VERSION, "run": self._run, **asdict(self.rule)}
-        write_json(self._path, head | asdict(page))
-        self.page = page
+        write_json(self._path, head | asdict(state))
+        self.state = state
 
 
-def _parsed(content: dict[str, Any]) -> tuple[str, Rule, Page]:
+def _parsed(content: dict[str, Any]) -> tuple[str, Rule, State]:
     rule = Rule(**{name: content[name] for name in Rule.__dataclass_fields__})
-    page = {name: content[name] for name in Page.__dataclass_fields__}
-    page["seen"] = tuple(Seen(**each) for each in content["seen"])
-    page["lost"] = tuple((int(start), int(end)) for start, end in content["lost"])
+    state = {name: content[name] for name in State.__dataclass_fields__}
+    state["seen"] = tuple(Seen(**each) for each in content["seen"])
+    state["lost"] = tuple((int(start), int(end)) for start, end in content["lost"])
     if pending := content["pending"]:
         decided = Decided(**pending["decided"]) if pending["decided"] else None
-        page["pending"] = Pending(**pending | {"decided": decided})
-    return str(content["run"]), rule, Page(**page)
+        state["pending"] = Pending(**pending | {"decided": decided})
+    return str(content["run"]), rule, State(**state)

@@ -1,16 +1,16 @@
 """Members of a group for a benchmark: librdkafka at its default settings, several to a process.
 
 Each message carries its number in its first eight bytes. Members mark the numbers that they have handled in
-memory that all processes share (`Marks`), so that "all handled" is known wherever they went, and what was
-handled twice is seen. A handler is a pause after each message. Times are those of the system's monotonic
+memory that all processes share (`Marks`). So it is known when all are handled, by any member, and which
+were handled twice. A handler is a pause after each message. Times are those of the system's monotonic
 clock, which all processes read alike.
 
     marks = Marks(20_000)
-    crew = Crew(Work(bootstrap, "group", "topic", marks.path, members=8, handler_ms=5))
-    crew.wait_assigned()
+    process = MemberProcess(Work(bootstrap, "group", "topic", marks.path, members=8, handler_ms=5))
+    process.wait_assigned()
     …write…
     marks.wait()
-    results = crew.stop()
+    results = process.stop()
 
 With `gated`, members that hold the subject do not fetch until `go()`.
 """
@@ -34,7 +34,7 @@ from typing import IO, Any, Self
 from confluent_kafka import Consumer, ShareConsumer, TopicPartition
 
 AT_ONCE = 2000
-"""Messages taken in one call where the handler does nothing."""
+"""How many messages one call takes where the handler does nothing."""
 _SECONDS = 600
 
 
@@ -60,7 +60,7 @@ class Result:
     handled: int = 0
     first_at: float = 0.0
     last_at: float = 0.0
-    """When it last handled a message that nobody had handled before."""
+    """When it last handled a message that no member had handled before."""
     longest_gap: float = 0.0
     gap_began: float = 0.0
     taken: int = 0
@@ -91,7 +91,7 @@ class Marks:
         return self.count - handled.count(0) - handled.count(1)
 
     def wait(self, count: int | None = None, seconds: float = _SECONDS) -> None:
-        """Until so many are handled; all, unless said otherwise."""
+        """Waits until so many are handled, or all."""
         wanted = self.count if count is None else count
         end = time.monotonic() + seconds
         while (left := self.left()) > self.count - wanted:
@@ -107,15 +107,15 @@ class Marks:
         Path(self.path).unlink(missing_ok=True)
 
 
-class Crew:
+class MemberProcess:
     """A process with members in it."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
         self._assigned = threading.Semaphore(0)
         self._results: queue.SimpleQueue[list[Result]] = queue.SimpleQueue()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.load.crew", json.dumps(asdict(work))],
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "bench.load.members", json.dumps(asdict(work))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -124,8 +124,8 @@ class Crew:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as output:
+        assert self.child.stdout is not None
+        with self.child.stdout as output:
             self._hear(output)
 
     def _hear(self, output: IO[str]) -> None:
@@ -136,7 +136,7 @@ class Crew:
                 self._results.put([Result(**each) for each in json.loads(line)])
 
     def wait_assigned(self, seconds: float = 60) -> None:
-        """Until each of its members has held the subject; once."""
+        """Waits until each of its members has held the subject once."""
         for _ in range(self.work.members):
             if not self._assigned.acquire(timeout=seconds):
                 raise RuntimeError("a member was not given the subject in time")
@@ -150,28 +150,28 @@ class Crew:
         return self._results.get(timeout=60)
 
     def stop(self) -> list[Result]:
-        """All leave in an orderly way."""
+        """All members leave the group."""
         self._say("stop")
         if self._end():
-            raise RuntimeError(f"members ended with {self.process.returncode}")
+            raise RuntimeError(f"members ended with {self.child.returncode}")
         return self._results.get(timeout=60)
 
     def kill(self) -> None:
-        self.process.kill()
+        self.child.kill()
         self._end()
 
     def _end(self) -> int:
-        assert self.process.stdin is not None
+        assert self.child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        code = self.process.wait(120)
+            self.child.stdin.close()
+        code = self.child.wait(120)
         self._reader.join()
         return code
 
     def _say(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
+        assert self.child.stdin is not None
+        self.child.stdin.write(word + "\n")
+        self.child.stdin.flush()
 
 
 # --- in the child --------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""Text of a generated function, and how a failure inside it gets its name.
+"""The text of a generated function, and how a failure inside it gets the name of its field.
 
-`Source` collects indented lines. Each line remembers the field it works on; nothing of that costs
-anything while the function runs. Only when it fails does the line number of the failure, looked up
-here, give the path for the `WireError`. So generated code contains no bookkeeping, and exactly one
+`CodeWriter` collects indented lines and notes for each line which field it works on. That costs nothing
+while the function runs. When it fails, the line number of the failure is looked up here and gives
+the path for the `WireError`. So generated code contains no bookkeeping, and exactly one
 `try` around its whole body.
 
-`Source.constant` names an object for use in the text (a bound `struct.Struct` method, a class).
+`CodeWriter.constant` names an object for use in the text (a bound `struct.Struct` method, a class).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run_path(paths: list[str]) -> str:
     return f"{parent}.({names})" if parent else f"({names})"
 
 
-class Source:
+class CodeWriter:
     def __init__(self, title: str, head: str) -> None:
         self.title = title
         self.lines = [head, "    try:"]
@@ -86,7 +86,7 @@ class Source:
         return self.constant(name, struct.Struct(">" + formats).pack)
 
     def compile(self, function: str, position: str) -> Callable[..., Any]:
-        """Close the `try`, compile, and give the function."""
+        """Close the `try`, compile, and return the function."""
         self.indent = 1
         with self.block("except FAILURES as failure:"):
             self.line(f"raise explain(failure, {position}) from failure")

@@ -1,8 +1,8 @@
 """What came before a row, in the order of offsets, without one task that sorts everything.
 
 A window function over all rows would run in a single task. So the rows are cut into ranges of
-2^16 offsets. Each range is one group of a window; what the ranges before it hand over is a window over
-one row a range, which is small: a thousand million messages are 16 thousand rows.
+2^16 offsets. Each range is one group of a window; what it needs of the ranges before it is a window over
+one row for each range, which is small: a billion messages are 16 thousand rows.
 """
 
 from __future__ import annotations
