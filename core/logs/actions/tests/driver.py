@@ -21,7 +21,7 @@ from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import Group, Groups, PullLog
 from kumquat.core.errors import KumquatError, StorageError
 from kumquat.core.logs.actions.recovery import open_action_log, repairs
-from kumquat.core.logs.actions.sync import ActionSyncJob
+from kumquat.core.logs.disk.commit import Round
 from kumquat.core.logs.tests.power import FakeFiles
 
 DATA = Path("/data")
@@ -192,7 +192,7 @@ class ActionDriver:
         if job is not None:
             self.run_job(job)
 
-    def run_job(self, job: ActionSyncJob) -> None:
+    def run_job(self, job: Round) -> None:
         try:
             job.run()
         except OSError as error:

@@ -155,3 +155,21 @@ class CheckpointWriter:
             with suppress(OSError):
                 self._files.close(self._fd)
             self._fd = None
+
+
+class CheckpointRows(NamedTuple):
+    """What a round of group commit adds to the checkpoint of one segment."""
+
+    writer: CheckpointWriter
+    rows: bytes
+    synced_end: int
+    preamble_complete: bool
+
+
+def note_synced(rolled_and_active: list[CheckpointRows]) -> None:
+    """Blocks: note what a round has just synced. No row is added to the checkpoint of a rolled segment
+    after that, so it is closed."""
+    for rows in rolled_and_active:
+        rows.writer.append(rows.rows, rows.synced_end, rows.preamble_complete)
+    for rows in rolled_and_active[:-1]:
+        rows.writer.close()
