@@ -39,8 +39,9 @@ from kumquat.core.logs.actions.format import (
 )
 from kumquat.core.logs.actions.segment import ActionSegment
 from kumquat.core.logs.disk.active_file import Reserving
-from kumquat.core.logs.disk.commit import Callback, Commit, LocalCommit, Round, sync_now
+from kumquat.core.logs.disk.commit import Callback, Commit, Round, sync_now
 from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.local_commit import LocalCommit
 
 log = logging.getLogger("kumquat.actions")
 
@@ -134,8 +135,8 @@ class ActionLog:
     def append(self, actions: Sequence[Action]) -> int:
         """Write the actions and apply them; they are durable when the log is synced up to the position
         that is given. StorageError: nothing has happened."""
-        if self.fenced is not None:
-            raise self.fenced
+        if self.commit.fenced is not None:
+            raise self.commit.fenced
         pulled = self._count_pulled(actions)
         fresh = self._groups_to_tell(actions)
         frames = [(SNAPSHOT, self.groups.snapshot(group)) for group in fresh]
@@ -144,7 +145,7 @@ class ActionLog:
         for group in fresh:
             group.snapshot = self.active.base
         self._apply(actions)
-        end = self.written_end
+        end = self.commit.written
         self._roll_if_full()
         return end
 
@@ -182,20 +183,21 @@ class ActionLog:
             raise wrong
 
     def _write(self, frames: Sequence[tuple[int, Sequence[Action]]]) -> None:
-        at = self.written_end
+        commit = self.commit
+        at, durable = commit.written, commit.durable
         now = self.groups.now_ms = self.now_ms()
         packed = []
         for kind, actions in frames:
-            packed.append(pack_frame(kind, actions, at, self.synced_end, now))
+            packed.append(pack_frame(kind, actions, at, durable, now))
             at += len(packed[-1])
-        self.active.end = self.commit.append(packed)
+        self.active.end = commit.append(packed)
 
     # --- rolling and snapshots -----------------------------------------------------------------------
 
     def _roll_if_full(self) -> None:
         active = self.active
         if (
-            self.written_end - active.snapshot_end < self._segment_bytes
+            active.end - active.snapshot_end < self._segment_bytes
             or not active.snapshot_complete
             or self.synced_end < active.snapshot_end
             or self.now_ms() < self._no_roll_before
@@ -287,8 +289,7 @@ class ActionLog:
         """The next round; None when all is durable, when one is under way, or when the log is fenced."""
         if not self.commit.wants_round:
             return None
-        note = partial(self._note_synced, self.commit.written)
-        begun = self.commit.begin_round(note, self._pulled_durable)
+        begun = self.commit.begin_round(self._note_synced, self._pulled_durable)
         self._pulled_syncing, self._pulled = self._pulled, 0
         return begun
 

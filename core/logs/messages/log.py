@@ -34,8 +34,9 @@ from crc32c import crc32c
 
 from kumquat.core.errors import StorageError
 from kumquat.core.logs.disk.active_file import Reserving
-from kumquat.core.logs.disk.commit import Callback, Commit, LocalCommit, Round, sync_now
+from kumquat.core.logs.disk.commit import Callback, Commit, Round, sync_now
 from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.local_commit import LocalCommit
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
@@ -53,7 +54,6 @@ from kumquat.core.logs.messages.format import (
 )
 from kumquat.core.logs.messages.recovery.checkpoint import (
     ROW,
-    CheckpointRows,
     CheckpointWriter,
     note_synced,
 )
@@ -93,7 +93,7 @@ class MessageLog:
         self.give_up_nowait = self._writer.give_up_nowait
         self.tail = self._writer.tail
         self._checkpoint: CheckpointWriter | None = None
-        self._rolled: list[CheckpointRows] = []
+        self._rolled: list[tuple[CheckpointWriter, bytes, int]] = []
         """What the checkpoints lack of segments that were rolled since the last round began."""
         self._preamble: list[Subject] | None = None
         """The subjects whose state the active segment is to hold; None when it is complete."""
@@ -252,10 +252,7 @@ class MessageLog:
             raise
         if self.state.segments:
             assert self._checkpoint is not None
-            rows = CheckpointRows(
-                self._checkpoint, bytes(self._writer.rows), self.written_end, True
-            )
-            self._rolled.append(rows)
+            self._rolled.append((self._checkpoint, bytes(self._writer.rows), self.written_end))
         self._writer.rows = bytearray(
             ROW.pack(new.base, self.state.producer_ceiling, 0, len(payload), 0, SEGMENT_START)
         )
@@ -361,13 +358,8 @@ class MessageLog:
             return None
         writer = self._writer
         assert self._checkpoint is not None
-        rows = CheckpointRows(
-            self._checkpoint,
-            bytes(writer.rows),
-            self.commit.written,
-            self.state.active.preamble_complete,
-        )
-        note = partial(note_synced, [*self._rolled, rows])
+        complete = self.state.active.preamble_complete
+        note = partial(note_synced, self._rolled, self._checkpoint, bytes(writer.rows), complete)
         begun = self.commit.begin_round(note, partial(self._show, writer.dirty))
         self._rolled = []
         writer.rows = bytearray()

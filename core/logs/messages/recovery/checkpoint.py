@@ -157,19 +157,16 @@ class CheckpointWriter:
             self._fd = None
 
 
-class CheckpointRows(NamedTuple):
-    """What a round of group commit adds to the checkpoint of one segment."""
-
-    writer: CheckpointWriter
-    rows: bytes
-    synced_end: int
-    preamble_complete: bool
-
-
-def note_synced(rolled_and_active: list[CheckpointRows]) -> None:
-    """Blocks: note what a round has just synced. No row is added to the checkpoint of a rolled segment
-    after that, so it is closed."""
-    for rows in rolled_and_active:
-        rows.writer.append(rows.rows, rows.synced_end, rows.preamble_complete)
-    for rows in rolled_and_active[:-1]:
-        rows.writer.close()
+def note_synced(
+    rolled: list[tuple[CheckpointWriter, bytes, int]],
+    active: CheckpointWriter,
+    rows: bytes,
+    preamble_complete: bool,
+    synced_end: int,
+) -> None:
+    """Blocks: note what a round has just synced. `rolled` are segments that were left before it began, each
+    with the rows that its checkpoint still lacks and its end; their checkpoints are closed."""
+    for writer, its_rows, end in rolled:
+        writer.append(its_rows, end, True)
+        writer.close()
+    active.append(rows, synced_end, preamble_complete)

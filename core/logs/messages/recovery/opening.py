@@ -55,8 +55,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.disk.commit import rewrite_unsynced
 from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.local_commit import rewrite_unsynced
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.disk.unreadable import what_to_do
 from kumquat.core.logs.messages.delayed import DelayListener
