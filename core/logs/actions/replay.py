@@ -50,9 +50,9 @@ from kumquat.core.logs.actions.format import (
 )
 from kumquat.core.logs.actions.scan import ActionFrames
 from kumquat.core.logs.actions.segment import ActionSegment
-from kumquat.core.logs.disk.damage_report import MISSING
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.local_commit import rewrite_unsynced
+from kumquat.core.logs.disk.segment_file import MISSING
 from kumquat.core.logs.disk.unreadable import read_around
 
 log = logging.getLogger("kumquat.actions")

@@ -17,6 +17,13 @@ from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.unreadable import Holes, read_around, read_patiently, refusal
 
+MISSING = (
+    "the end of the log is missing: it was synced up to position {end}, and the file holds nothing from "
+    "here on. A copy of the folder that was made while its broker ran looks like this: stop a broker "
+    "before you copy its folder. If this is no copy, the disk has lost what it had synced"
+)
+"""What a start of either log reports where a file ends too early."""
+
 
 def segment_name(base: int, suffix: str) -> str:
     """A segment's file is named after the position of its first byte."""
