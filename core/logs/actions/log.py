@@ -42,14 +42,13 @@ from kumquat.core.logs.disk.active_file import Reserving
 from kumquat.core.logs.disk.commit import Callback, Commit, Round, sync_now
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.local_commit import LocalCommit
+from kumquat.core.logs.disk.rolling import Rolls
 
 log = logging.getLogger("kumquat.actions")
 
 SEGMENT_BYTES = 16 << 20
 """A start reads one segment, in about a second."""
 RESERVE_BYTES = 4 << 20
-ROLL_RETRY_MS = 1_000
-"""How long a segment that could not be begun is not tried again."""
 _OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SILENT, kinds.SLOTS, kinds.STOPPED}
 _SUBJECTS_A_FRAME = 500
 
@@ -74,7 +73,7 @@ class ActionLog:
         self.now_ms = now_ms
         self._segment_bytes = segment_bytes
         self._synced_file: int | None = None
-        self._no_roll_before = 0
+        self.rolls = Rolls(log)
         self._pulled = self._pulled_syncing = 0
         """Messages handed out in frames that no round covers yet, and that the one under way does."""
         self._groups_left: deque[Group] = deque()
@@ -200,14 +199,10 @@ class ActionLog:
             active.end - active.snapshot_end < self._segment_bytes
             or not active.snapshot_complete
             or self.synced_end < active.snapshot_end
-            or self.now_ms() < self._no_roll_before
+            or not self.rolls.may_try
         ):
             return
-        try:
-            self.roll()
-        except OSError as error:
-            log.error("no new segment: %s; going on in %s", error, active.path)
-            self._no_roll_before = self.now_ms() + ROLL_RETRY_MS
+        self.rolls.attempt(self.roll, active.path)
 
     def roll(self) -> None:
         """Begin a new segment. OSError leaves all as it was: its name is given to the file last, so that

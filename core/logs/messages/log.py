@@ -38,6 +38,7 @@ from kumquat.core.logs.disk.commit import Callback, Commit, Round, sync_now
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.local_commit import LocalCommit
 from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.disk.rolling import Rolls
 from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
     EARLIEST_RAISED,
@@ -63,9 +64,6 @@ from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.writer import Writer
 
 log = logging.getLogger("kumquat.log")
-
-ROLL_RETRY_MS = 1_000
-"""How long a segment that could not be begun is not tried again: each try costs a sync of the folder."""
 
 MANY = 1_000
 """A subject with more producers has them packed ahead of a roll."""
@@ -100,7 +98,7 @@ class MessageLog:
         self._preamble_at = 0
         self.doomed: list[Segment] = []
         """Segments that are forgotten, and whose files are still to be deleted."""
-        self._no_roll_before = 0
+        self.rolls = Rolls(log)
         self._unpacked: deque[tuple[Subject, list[int]]] | None = None
         """Subjects with many producers, and those of them that are to be packed before the next roll; None
         when no roll is near."""
@@ -201,29 +199,26 @@ class MessageLog:
 
     def _roll_if_full(self) -> None:
         active, options = self.state.active, self.options
-        if active.size >= options.segment_bytes or active.entries >= options.index_max_entries:
+        if (
+            active.size >= options.segment_bytes
+            or active.entries >= options.index_max_entries
+            or self._unpacked is not None  # a roll is wanted for another reason (damage, age)
+        ):
             self._roll_if_ready()
 
     def _roll_if_ready(self) -> None:
         active = self.state.active
         if not active.preamble_complete or self.synced_end < active.preamble_end:
             return
-        if self.fenced is not None:
-            return
-        if self.now_ms() < self._no_roll_before:
+        if self.fenced is not None or not self.rolls.may_try:
             return
         if self._unpacked is None:
             many = [s for s in self.state.subjects if s.producers and len(s.producers) > MANY]
             for subject in many:
                 subject.pack([])  # who sends from here on counts as changed
             self._unpacked = deque((s, list(s.producers or ())) for s in many)
-        if self._unpacked:
-            return
-        try:
-            self.roll()
-        except OSError as error:
-            log.error("no new segment: %s; going on in %s", error, active.path)
-            self._no_roll_before = self.now_ms() + ROLL_RETRY_MS
+        if not self._unpacked:
+            self.rolls.attempt(self.roll, active.path)
 
     def roll(self) -> None:
         """Begin a new segment. Nothing may be staged; OSError leaves all as it was."""

@@ -52,6 +52,7 @@ class Driver:
         self._staged = []
         with errors_told() as self.errors:
             self.log = open_log(self.files, self.options, self.clock)
+        self.log.rolls.clock = lambda: self.now / 1000
         self.reader = Reader(self.log)
 
     def clock(self) -> int:

@@ -90,6 +90,7 @@ class ActionDriver:
         self.interrupted, self.book.starting = self.book.starting, True
         with told_by("kumquat.actions") as self.errors:
             self.log = open_action_log(self.files, DATA, self.clock, self.segment_bytes, 4096)
+        self.log.rolls.clock = lambda: self.now / 1000
         self.groups = self.log.groups
 
     def found(self, damaged: int = 0) -> int:
