@@ -53,6 +53,7 @@ from kumquat.core.logs.messages.format import (
     pack_segment_start,
     pack_subject_state,
 )
+from kumquat.core.logs.messages.parked import CancelItem, Origin
 from kumquat.core.logs.messages.recovery.checkpoint import (
     ROW,
     CheckpointWriter,
@@ -61,7 +62,7 @@ from kumquat.core.logs.messages.recovery.checkpoint import (
 from kumquat.core.logs.messages.segment import OpenFiles, Segment
 from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import Subject
-from kumquat.core.logs.messages.writer import Writer
+from kumquat.core.logs.messages.writer import Appended, Writer
 
 log = logging.getLogger("kumquat.log")
 
@@ -85,10 +86,6 @@ class MessageLog:
             self.files, state.directory, "the message log", reserving, log
         )
         self._writer = Writer(state, self.commit, options, now_ms)
-        self.append_nowait = self._writer.append_nowait
-        self.park_nowait = self._writer.park_nowait
-        self.deliver_nowait = self._writer.deliver_nowait
-        self.give_up_nowait = self._writer.give_up_nowait
         self.tail = self._writer.tail
         self._checkpoint: CheckpointWriter | None = None
         self._rolled: list[tuple[CheckpointWriter, bytes, int]] = []
@@ -147,6 +144,31 @@ class MessageLog:
         if not active.preamble_complete:
             generation = self.state.generation
             self._preamble = [s for s in self.state.subjects if s.generation != generation]
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
+        """Check and stage a batch: see Writer.append_nowait."""
+        return self._writer.append_nowait(subject, batch, look)
+
+    def park_nowait(
+        self,
+        subject: Subject,
+        origin: Origin,
+        parked: bytes,
+        cancels: list[CancelItem],
+        plain: bytearray | None,
+    ) -> Appended:
+        """Stage what a batch with delayed records was split into, so that all of it or none is stored."""
+        return self._writer.park_nowait(subject, origin, parked, cancels, plain)
+
+    def deliver_nowait(self, subject: Subject, sids: bytes, batch: bytearray) -> Appended:
+        """Stage parked messages that are due: their schedule ids, and their batch."""
+        return self._writer.deliver_nowait(subject, sids, batch)
+
+    def give_up_nowait(self, subject: Subject, sids: bytes) -> None:
+        """Stage that these parked messages will never be delivered: they are damaged."""
+        self._writer.give_up_nowait(subject, sids)
 
     def write_nowait(self) -> None:
         """Write all that is staged. On failure none of it has happened, and StorageError is raised."""

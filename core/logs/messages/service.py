@@ -34,6 +34,7 @@ from kumquat.core.logs.messages.retention import Retention, delete_doomed
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.logs.messages.subject import Subject, Subjects
 from kumquat.core.logs.messages.tail import Batch
+from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.pools import READ, SEARCH, in_thread
 
 log = logging.getLogger("kumquat.log")
@@ -63,7 +64,6 @@ class MessageService:
         self.log = message_log
         self.subjects: Subjects = message_log.state.subjects
         self.directory: Path = message_log.options.directory
-        self.append_nowait = message_log.append_nowait
         self.inflation = Inflation(message_log.options.max_decompressed_bytes)
         """Where batches are opened off the loop, whoever has to look inside."""
         self._folder = folder
@@ -138,6 +138,10 @@ class MessageService:
                 self._chores.set()
 
     # --- writing -------------------------------------------------------------------------------
+
+    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
+        """Check and stage a batch: see Writer.append_nowait."""
+        return self.log.append_nowait(subject, batch, look)
 
     def write_nowait(self) -> None:
         """Write all that is staged and begin to sync it. StorageError: none of it happened."""
