@@ -1,5 +1,10 @@
-"""The logs: the message log (the truth), the consume log derived from it, group commit, recovery,
-retention.
+"""The two logs of a broker, each a folder of segments.
 
-`files.py` is the only way to the disk, `format.py` describes what lies there.
+    disk       what both stand on: files, commit (how bytes become durable), reading what may be damaged
+    flushing   the Trio side of commit: rounds in a thread, and waiting for them
+    messages   the message log, the only copy of every message; its index, recovery and retention
+    actions    the action log: what groups, members and consumers did
+    dump.py    both logs, readable, for `kumquat dump`
+
+`disk/files.py` is the only way to the disk. `format.py` of each log describes the bytes that lie there.
 """

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import trio
 
+from kumquat.core.clock import wall_clock_ms
 from kumquat.core.errors import KumquatError, StartError
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.options import LogOptions
@@ -36,7 +37,7 @@ from kumquat.core.logs.messages.parked import (
     REMEMBERED,
     CancelItem,
 )
-from kumquat.core.logs.messages.service import MessageService, wall_clock_ms
+from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.finder import Finder

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kumquat.core.logs.messages.service import wall_clock_ms
+from kumquat.core.clock import wall_clock_ms
 from kumquat.gateway.admin.http import HttpError
 from kumquat.gateway.admin.times import read_time
 from kumquat.meta.values import LONG_MAX

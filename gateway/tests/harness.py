@@ -203,7 +203,8 @@ class Served:
                 return
 
     def _threads_at_work(self) -> int:
-        syncing = [log for log in (self.broker.log.log, self.broker.actions.log) if log._job]
+        logs = (self.broker.log.log, self.broker.actions.log)
+        syncing = [log for log in logs if log.commit.under_way]
         default = trio.to_thread.current_default_thread_limiter().borrowed_tokens
         sql = self.broker.registry.thread.borrowed_tokens
         return len(syncing) + default + sql + pools.at_work()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from kumquat.core.logs.disk.flusher import Job
+    from kumquat.core.logs.flushing.flusher import Job
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ gate = Gate()
 
 
 class InlineFlusher:
-    """Stands for kumquat.core.logs.disk.flusher.Flusher."""
+    """Stands for kumquat.core.logs.flushing.flusher.Flusher."""
 
     def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
@@ -92,8 +92,7 @@ async def _run_inline(work: Callable[..., T], *args: object, **_: Any) -> T:
 
 
 def use_one_thread(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("kumquat.core.logs.messages.service.Flusher", InlineFlusher)
-    patch.setattr("kumquat.core.logs.actions.service.Flusher", InlineFlusher)
+    patch.setattr("kumquat.core.logs.flushing.rounds.Flusher", InlineFlusher)
     patch.setattr(trio.to_thread, "run_sync", _run_inline)
     patch.setattr(trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
 

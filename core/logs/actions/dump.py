@@ -18,7 +18,7 @@ from kumquat.core.logs.actions.format import (
     payload_damage,
 )
 from kumquat.core.logs.actions.scan import ActionFrames
-from kumquat.core.logs.actions.sync import ActionSegment
+from kumquat.core.logs.actions.segment import ActionSegment
 from kumquat.core.logs.disk.files import RealFiles
 
 

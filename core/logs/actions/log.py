@@ -1,15 +1,15 @@
-"""The action log: appending, group commit, rolling. Synchronous: no clock of its own, no Trio.
+"""The action log: appending, syncing, rolling. Synchronous: no clock of its own, no Trio.
 
-`append` writes one frame with one pwrite and then applies its actions to the groups; a write that fails
-changes nothing. A sync covers all that is written when it begins: `begin_sync` gives a job, whose `run`
-blocks and belongs in another thread, and `finish_sync` takes it back. A failed sync fences the log.
+`append` writes one frame and then applies its actions to the groups; a write that fails changes nothing.
+How frames become durable, who waits for that, and what happens when a sync fails is the commit's business
+(disk/commit.py): `begin_sync` gives a round, whose `run` blocks and belongs in another thread, and
+`finish_sync` takes it back.
 
-Handing out messages need not be synced before they are sent. But no more than one JUMP of them may be
-unsynced at a time: that is how far pull logs leap after an unclean start, so that no pull offset ever names
-two messages. Beyond it `append` refuses.
+A message may be handed out before the action that says so is durable. But no more than one JUMP of them
+may be unsynced at a time: that is how far pull logs jump ahead after an unclean start, so that no pull
+offset ever names two messages. Beyond it `append` refuses.
 
-A new segment is begun at once, and its snapshot is written little by little (`snapshot_step`): see
-actions/format.py.
+A new segment is begun at once, and its snapshot is written in small steps (`snapshot_step`): see format.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from kumquat.core.delivery import actions as kinds
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.state import Group, Groups
-from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.errors import StorageError
 from kumquat.core.logs.actions.format import (
     ACTIONS,
     SEGMENT_START,
@@ -34,19 +35,20 @@ from kumquat.core.logs.actions.format import (
     SYNCED_NAME,
     UNNAMED,
     pack_frame,
+    pack_synced,
 )
-from kumquat.core.logs.actions.sync import ActionSegment, ActionSyncJob
+from kumquat.core.logs.actions.segment import ActionSegment
+from kumquat.core.logs.disk.active_file import Reserving
+from kumquat.core.logs.disk.commit import Callback, Commit, Round, sync_now
 from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.local_commit import LocalCommit
+from kumquat.core.logs.disk.rolling import Rolls
 
 log = logging.getLogger("kumquat.actions")
-
-Callback = Callable[[KumquatError | None], None]
 
 SEGMENT_BYTES = 16 << 20
 """A start reads one segment, in about a second."""
 RESERVE_BYTES = 4 << 20
-ROLL_RETRY_MS = 1_000
-"""How long a segment that could not be begun is not tried again."""
 _OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SILENT, kinds.SLOTS, kinds.STOPPED}
 _SUBJECTS_A_FRAME = 500
 
@@ -65,24 +67,15 @@ class ActionLog:
         self.files = files
         self.directory = directory
         self.segments: list[ActionSegment] = []
-        self.synced_end = 0
-        self.written_end = 0
-        self.fenced: StorageError | None = None
+        self.commit: Commit = LocalCommit(
+            files, directory, "the action log", Reserving(reserve_bytes), log
+        )
         self.now_ms = now_ms
         self._segment_bytes = segment_bytes
-        self._reserve_bytes = reserve_bytes
-        self._fd = -1
         self._synced_file: int | None = None
-        self._reserved = 0
-        self._failing = False
-        self._rolled: list[tuple[int, int]] = []
-        self._folder = files.open_dir(directory)
-        self._directory_dirty = False
-        self._no_roll_before = 0
-        self._job: ActionSyncJob | None = None
-        self._waiting: deque[tuple[int, Callback]] = deque()
+        self.rolls = Rolls(log)
         self._pulled = self._pulled_syncing = 0
-        """Messages handed out in frames that no sync covers yet, and that the one under way does."""
+        """Messages handed out in frames that no round covers yet, and that the one under way does."""
         self._groups_left: deque[Group] = deque()
         self._subjects_left: deque[int] = deque()
         """What the snapshot of the active segment still lacks."""
@@ -92,45 +85,57 @@ class ActionLog:
         return self.segments[-1]
 
     @property
+    def synced_end(self) -> int:
+        """All below is durable."""
+        return self.commit.durable
+
+    @property
+    def written_end(self) -> int:
+        return self.commit.written
+
+    @property
+    def fenced(self) -> StorageError | None:
+        return self.commit.fenced
+
+    @property
     def unsynced_bytes(self) -> int:
-        return self.written_end - self.synced_end
+        return self.commit.written - self.commit.durable
 
     # --- opening and closing -----------------------------------------------------------------------
 
     def resume(self, segments: list[ActionSegment], end: int, again: bool) -> None:
         """Go on behind `end`, all below which is synced; in a new segment if there is none, or `again`."""
         self.segments = segments
-        self.synced_end = self.written_end = end
+        self.commit.start_at(end)
         self._synced_file = self.files.open(self.directory / SYNCED_NAME, create=True)
         if again or not segments:
             self.roll()
             return
-        self._fd = self.files.open(self.active.path)
-        self._reserved = end - self.active.base
+        active = self.active
+        fd = self.files.open(active.path)
+        self.commit.continue_in(active.path, fd, active.base, partial(self.files.close, fd))
         if not self.active.snapshot_complete:
             self._plan_snapshot()
 
     def close(self) -> None:
         """Blocks: say that the log was stopped, sync it, and close the files. No job may be under way."""
-        with suppress(OSError, StorageError):
+        with suppress(StorageError):
             if self.fenced is None:
                 self.append([(kinds.STOPPED,)])
-                self.sync()
-                self.files.truncate(self._fd, self.active.end - self.active.base)
-        for fd in [fd for fd, _ in self._rolled] + [self._fd, self._synced_file, self._folder]:
-            if fd is not None and fd >= 0:
-                with suppress(OSError):
-                    self.files.close(fd)
-        self.fenced = self.fenced or StorageError("the action log is closed: the broker stops")
-        self._call_waiting(self.fenced)
+        with suppress(StorageError):
+            self.sync()
+        self.commit.close()
+        if self._synced_file is not None:
+            with suppress(OSError):
+                self.files.close(self._synced_file)
 
     # --- writing -----------------------------------------------------------------------------------
 
     def append(self, actions: Sequence[Action]) -> int:
         """Write the actions and apply them; they are durable when the log is synced up to the position
         that is given. StorageError: nothing has happened."""
-        if self.fenced is not None:
-            raise self.fenced
+        if self.commit.fenced is not None:
+            raise self.commit.fenced
         pulled = self._count_pulled(actions)
         fresh = self._groups_to_tell(actions)
         frames = [(SNAPSHOT, self.groups.snapshot(group)) for group in fresh]
@@ -139,7 +144,7 @@ class ActionLog:
         for group in fresh:
             group.snapshot = self.active.base
         self._apply(actions)
-        end = self.written_end
+        end = self.commit.written
         self._roll_if_full()
         return end
 
@@ -177,59 +182,27 @@ class ActionLog:
             raise wrong
 
     def _write(self, frames: Sequence[tuple[int, Sequence[Action]]]) -> None:
-        at = self.written_end
+        commit = self.commit
+        at, durable = commit.written, commit.durable
         now = self.groups.now_ms = self.now_ms()
         packed = []
         for kind, actions in frames:
-            packed.append(pack_frame(kind, actions, at, self.synced_end, now))
+            packed.append(pack_frame(kind, actions, at, durable, now))
             at += len(packed[-1])
-        base = self.active.base
-        try:
-            if self._failing:
-                self.files.truncate(self._fd, self.written_end - base)
-                self._reserved = self.written_end - base
-            if at - base > self._reserved:
-                self._reserve(at - base)
-            self.files.pwritev(self._fd, packed, self.written_end - base)
-        except OSError as error:
-            if not self._failing:
-                log.error("cannot write to %s: %s", self.active.path, error)
-            self._failing = True
-            reason = error.strerror or error
-            raise StorageError(f"the action log cannot be written: {reason}") from error
-        if self._failing:
-            self._failing = False
-            log.warning("%s can be written again", self.active.path)
-        self.active.end = self.written_end = at
-
-    def _reserve(self, need: int) -> None:
-        """Make room on disk up to `need`; and for a while to come, if there is so much."""
-        for upto in (max(need, self._reserved + self._reserve_bytes), need):
-            try:
-                self.files.reserve(self._fd, self._reserved, upto - self._reserved)
-            except OSError:
-                if upto == need:
-                    raise
-            else:
-                self._reserved = upto
-                return
+        self.active.end = commit.append(packed)
 
     # --- rolling and snapshots -----------------------------------------------------------------------
 
     def _roll_if_full(self) -> None:
         active = self.active
         if (
-            self.written_end - active.snapshot_end < self._segment_bytes
+            active.end - active.snapshot_end < self._segment_bytes
             or not active.snapshot_complete
             or self.synced_end < active.snapshot_end
-            or self.now_ms() < self._no_roll_before
+            or not self.rolls.may_try
         ):
             return
-        try:
-            self.roll()
-        except OSError as error:
-            log.error("no new segment: %s; going on in %s", error, active.path)
-            self._no_roll_before = self.now_ms() + ROLL_RETRY_MS
+        self.rolls.attempt(self.roll, active.path)
 
     def roll(self) -> None:
         """Begin a new segment. OSError leaves all as it was: its name is given to the file last, so that
@@ -247,12 +220,9 @@ class ActionLog:
         except OSError:
             self.files.close(fd)
             raise
-        if self._fd >= 0:
-            self._rolled.append((self._fd, self.active.end - self.active.base))
-        self._fd, self._reserved, self._failing = fd, len(frame), False
-        self._directory_dirty = True
+        self.commit.roll_to(new.path, fd, new.base, len(frame), partial(self.files.close, fd))
         self.segments.append(new)
-        new.end = self.written_end = new.base + len(frame)
+        new.end = self.written_end
         self._plan_snapshot()
 
     def _plan_snapshot(self) -> None:
@@ -310,73 +280,30 @@ class ActionLog:
 
     # --- syncing -----------------------------------------------------------------------------------
 
-    def begin_sync(self) -> ActionSyncJob | None:
-        """What is to be synced now; None when all is, when a sync runs, or when the log is fenced."""
-        if self._job is not None or self.fenced is not None or not self.unsynced_bytes:
+    def begin_sync(self) -> Round | None:
+        """The next round; None when all is durable, when one is under way, or when the log is fenced."""
+        if not self.commit.wants_round:
             return None
-        folder = self._folder if self._directory_dirty else None
-        self._job = ActionSyncJob(
-            self.files,
-            self.written_end,
-            self._pulled,
-            self._rolled,
-            self._fd,
-            folder,
-            self._synced_file,
-        )
+        begun = self.commit.begin_round(self._note_synced, self._pulled_durable)
         self._pulled_syncing, self._pulled = self._pulled, 0
-        self._rolled = []
-        self._directory_dirty = False
-        return self._job
+        return begun
 
-    def finish_sync(self, job: ActionSyncJob, error: OSError | None = None) -> None:
-        """The job was run: those who wait for what it covers are called."""
-        assert job is self._job
-        self._job = None
-        if error is not None:
-            self._fence(error)
-            return
-        self._pulled_syncing = 0
-        self.synced_end = job.target
-        self._call_waiting(None)
+    def finish_sync(self, ended: Round, error: OSError | None = None) -> None:
+        """The round was run: those who wait for what it covers are called."""
+        self.commit.end_round(ended, error)
 
     def sync(self) -> None:
-        """Blocks: all of a round at once, where there is no flusher (yet or any more)."""
-        job = self.begin_sync()
-        if job is None:
-            return
-        try:
-            job.run()
-        except OSError as error:
-            self.finish_sync(job, error)
-            assert self.fenced is not None
-            raise self.fenced from error
-        self.finish_sync(job)
+        """Blocks: a whole round, where there is no flusher (yet, or any more)."""
+        sync_now(self)
 
     def call_when_synced(self, position: int, callback: Callback) -> None:
-        """Calls back when the log is synced up to `position` (at once if it is), or is fenced."""
-        if position <= self.synced_end:
-            callback(None)
-        elif self.fenced is not None:
-            callback(self.fenced)
-        else:
-            self._waiting.append((position, callback))
+        """Calls back when all below `position` is durable (at once if it is), or when the log is fenced."""
+        self.commit.call_when_durable(position, callback)
 
-    def _call_waiting(self, error: KumquatError | None) -> None:
-        waiting = self._waiting
-        while waiting and (error is not None or waiting[0][0] <= self.synced_end):
-            _, callback = waiting.popleft()
-            try:
-                callback(error)
-            except Exception:
-                log.exception("a callback after a sync failed")
+    def _note_synced(self, synced_end: int) -> None:
+        """Runs in the round's thread. What it writes may be lost without harm."""
+        if self._synced_file is not None:
+            self.files.pwritev(self._synced_file, [pack_synced(synced_end)], 0)
 
-    def _fence(self, error: OSError) -> None:
-        log.critical(
-            "sync of %s failed: %s. What was not synced may be lost, and no retry can tell: no group can "
-            "commit any more. Check the disk, then restart",
-            self.active.path,
-            error,
-        )
-        self.fenced = StorageError(f"the action log is fenced: a sync failed ({error.strerror})")
-        self._call_waiting(self.fenced)
+    def _pulled_durable(self) -> None:
+        self._pulled_syncing = 0

@@ -23,7 +23,7 @@ from kumquat.core.delivery.state import Groups
 from kumquat.core.logs.actions.format import SUFFIX
 from kumquat.core.logs.actions.log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog
 from kumquat.core.logs.actions.replay import Replay
-from kumquat.core.logs.actions.sync import ActionSegment
+from kumquat.core.logs.actions.segment import ActionSegment
 from kumquat.core.logs.disk.files import Files
 
 log = logging.getLogger("kumquat.actions")

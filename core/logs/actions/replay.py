@@ -49,9 +49,10 @@ from kumquat.core.logs.actions.format import (
     payload_damage,
 )
 from kumquat.core.logs.actions.scan import ActionFrames
-from kumquat.core.logs.actions.sync import ActionSegment
-from kumquat.core.logs.disk.damage_report import MISSING
+from kumquat.core.logs.actions.segment import ActionSegment
 from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.local_commit import rewrite_unsynced
+from kumquat.core.logs.disk.segment_file import MISSING
 from kumquat.core.logs.disk.unreadable import read_around
 
 log = logging.getLogger("kumquat.actions")
@@ -305,8 +306,6 @@ class Replay:
             with ActionFrames(self._files, segment) as frames:
                 if self._torn is not None and segment is segments[-1]:
                     frames.truncate(self._end)
-                begin, end = max(self._border, segment.base), min(segment.end, frames.end)
-                frames.write_again(begin, end)
-                frames.sync()
+                rewrite_unsynced(frames, self._border, segment.end)
         self._files.fsync_dir(self._directory)
         return segments, self._end, bool(self.damages)

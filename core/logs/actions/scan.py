@@ -7,7 +7,7 @@ valid one behind a bad one (actions/format.py says why a search is safe here).
 from __future__ import annotations
 
 from kumquat.core.logs.actions.format import HEADER_SIZE, MAGIC, FrameHeader, parse_header
-from kumquat.core.logs.actions.sync import ActionSegment
+from kumquat.core.logs.actions.segment import ActionSegment
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.segment_file import SegmentFile
 

@@ -1,10 +1,11 @@
 """The action log in a running broker: a thin Trio shell around ActionLog.
 
-Appending is synchronous: the actions are written and applied when it returns, and a sync has begun, if none
-was under way. Who must not answer before they are durable waits for the position that `append_nowait` gave.
-What nobody waits for (`urgent=False`: hand-outs) is synced with what comes next, or when there is much of
-it: a sync costs more than a hand-out.
-Between times the shell completes snapshots and deletes segments that nothing hangs on any more.
+Appending is synchronous: when it returns, the actions are written and applied, and a round of group
+commit has begun, if none was under way. Who must not answer before they are durable waits for the
+position that `append_nowait` gave. What nobody waits for (`urgent=False`: hand-outs) is synced with what
+comes next, or when there is much of it: a sync costs more than a hand-out.
+
+Between times the shell completes snapshots and deletes segments that no start needs any more.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from pathlib import Path
 
 import trio
 
+from kumquat.core.clock import wall_clock_ms
 from kumquat.core.complaints import Complaints
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.state import Groups
-from kumquat.core.errors import KumquatError, StorageError
-from kumquat.core.logs.actions.log import SEGMENT_BYTES, ActionLog, Callback
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.actions.log import SEGMENT_BYTES, ActionLog
 from kumquat.core.logs.actions.recovery import open_action_log
-from kumquat.core.logs.actions.sync import ActionSyncJob
+from kumquat.core.logs.disk.commit import Callback
 from kumquat.core.logs.disk.files import Files, RealFiles
-from kumquat.core.logs.disk.flusher import Flusher
-from kumquat.core.logs.messages.service import not_opened, wall_clock_ms
+from kumquat.core.logs.disk.unreadable import not_opened
+from kumquat.core.logs.flushing.rounds import Rounds
 
 log = logging.getLogger("kumquat.actions")
 
@@ -54,10 +56,10 @@ class ActionService:
         self.groups: Groups = action_log.groups
         self.observers: list[Callable[[Sequence[Action]], None]] = []
         """Called with actions that were just applied; they must not raise, nor append."""
-        self._flusher: Flusher[ActionSyncJob] = Flusher()
+        self._rounds = Rounds(action_log)
         self._chores = trio.Event()
         self._complaints = Complaints(log)
-        self._syncs = self._appends = 0
+        self._appends = 0
 
     @classmethod
     def open(
@@ -84,39 +86,24 @@ class ActionService:
         try:
             end = self.log.append(actions)
         except BaseException:
-            self._kick()  # it may be refused because too much is not synced
+            self._rounds.begin_nowait()  # it may be refused because too much is not synced
             raise
         if urgent or self.log.unsynced_bytes > _LAZY_BYTES:
-            self._kick()
+            self._rounds.begin_nowait()
         for observe in self.observers:
             observe(actions)
         return end
 
     def call_when_synced(self, position: int, callback: Callback) -> None:
-        """Calls back in the loop when the log is synced up to `position` (at once if it is) or fenced."""
+        """Calls back in the loop when all below `position` is durable (at once if it is), or when the log
+        is fenced."""
         self.log.call_when_synced(position, callback)
         if position > self.log.synced_end:
-            self._kick()
+            self._rounds.begin_nowait()
 
     async def wait_synced(self, position: int | None = None) -> None:
-        """Until all below `position` is on disk; None: all that was appended so far."""
-        done = trio.Event()
-        outcome: list[KumquatError | None] = []
-
-        def finished(error: KumquatError | None) -> None:
-            outcome.append(error)
-            done.set()
-
-        self.call_when_synced(self.log.written_end if position is None else position, finished)
-        await done.wait()
-        if outcome[0] is not None:
-            raise outcome[0]
-
-    def _kick(self) -> None:
-        """Begin a sync, if there is something to sync and none is under way."""
-        job = self.log.begin_sync()
-        if job is not None:
-            self._flusher.start_nowait(job)
+        """Until all below `position` is durable; None: all that was appended so far."""
+        await self._rounds.wait_synced(self.log.written_end if position is None else position)
 
     # --- running -----------------------------------------------------------------------------------
 
@@ -126,20 +113,16 @@ class ActionService:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._finish_syncs)
                 nursery.start_soon(self._do_chores)
-                self._kick()
+                self._rounds.begin_nowait()
                 task_status.started()
         finally:
             with trio.CancelScope(shield=True):
-                for job, error in await trio.to_thread.run_sync(self._flusher.close):
-                    self.log.finish_sync(job, error)
+                await self._rounds.close()
                 self.log.close()
 
     async def _finish_syncs(self) -> None:
         while True:
-            job, error = await self._flusher.wait_done()
-            self._syncs += 1
-            self.log.finish_sync(job, error)
-            self._kick()
+            await self._rounds.end_one()
             if self.log.has_chores:
                 self._chores.set()
 
@@ -148,9 +131,9 @@ class ActionService:
         while True:
             try:
                 while self.log.snapshot_step():
-                    self._kick()
+                    self._rounds.begin_nowait()
                     await trio.lowlevel.checkpoint()
-                self._kick()
+                self._rounds.begin_nowait()
                 for segment in self.log.take_obsolete():
                     with suppress(FileNotFoundError):
                         await trio.to_thread.run_sync(self.log.files.unlink, segment.path)
@@ -171,7 +154,7 @@ class ActionService:
             segments=len(action_log.segments),
             bytes_stored=sum(segment.end - segment.base for segment in action_log.segments),
             bytes_unsynced=action_log.unsynced_bytes,
-            syncs=self._syncs,
+            syncs=self._rounds.ended,
             appends=self._appends,
             fenced=action_log.fenced is not None,
         )

@@ -1,1 +1,2 @@
-"""What both logs need of the disk: files, the data folder, syncing, reading bytes that may be damaged."""
+"""What both logs need of the disk: files, the data folder, commit, and reading bytes that may be
+damaged."""

@@ -17,6 +17,18 @@ from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.unreadable import Holes, read_around, read_patiently, refusal
 
+MISSING = (
+    "the end of the log is missing: it was synced up to position {end}, and the file holds nothing from "
+    "here on. A copy of the folder that was made while its broker ran looks like this: stop a broker "
+    "before you copy its folder. If this is no copy, the disk has lost what it had synced"
+)
+"""What a start of either log reports where a file ends too early."""
+
+
+def segment_name(base: int, suffix: str) -> str:
+    """A segment's file is named after the position of its first byte."""
+    return f"{base:020d}{suffix}"
+
 
 class SegmentFile:
     WINDOW = 4 << 20
@@ -112,6 +124,7 @@ class SegmentFile:
     def write_again(self, position: int, end: int) -> None:
         """Write what is there from `position` to `end` once more, so that a sync takes it along: after a
         failed sync the kernel takes pages for clean that never reached the disk."""
+        position = max(position, self._base)
         while position < end:
             data, holes = self._read(position, min(self.WINDOW, end - position))
             if not data:

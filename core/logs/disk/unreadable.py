@@ -20,7 +20,7 @@ import os
 import time
 from pathlib import Path
 
-from kumquat.core.errors import StartError
+from kumquat.core.errors import StartError, StorageError
 from kumquat.core.logs.disk.files import Files
 
 PAGE = 4096
@@ -52,6 +52,13 @@ def advice(error: OSError) -> str:
     if is_damage(error):
         return "; check the disk (dmesg says more) and start again"
     return told.get(error.errno or 0, "")
+
+
+def not_opened(what: str, error: OSError | StorageError) -> StartError:
+    """Why a log is not opened, and what to do about it, in one line."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    todo = advice(cause) if isinstance(cause, OSError) else ""
+    return StartError(f"{what} cannot be opened: {error}{todo}")
 
 
 def refusal(path: Path, position: int, base: int, what: str) -> StartError:

@@ -171,10 +171,6 @@ class SubjectState(NamedTuple):
     producers: dict[int, tuple[int, tuple[ProducerBatch, ...]]]
 
 
-def segment_name(base: int, suffix: str) -> str:
-    return f"{base:020d}{suffix}"
-
-
 def pack_header(
     kind: int,
     subject_id: int,

@@ -1,23 +1,23 @@
-"""The message log: appending, group commit, rolling. Synchronous: no clock of its own, no Trio.
+"""The message log: appending, syncing, rolling. Synchronous: no clock of its own, no Trio.
 
 Writing has three steps, and each frame goes through all of them in order:
 
     stage   a frame gets its position and sequences; the state counts it already    append_nowait
-    write   one pwritev for all that is staged; a failure undoes all of it          write_nowait
-    sync    one fdatasync for all that is written; high watermarks follow           begin_sync,
+    write   one write for all that is staged; a failure undoes all of it            write_nowait
+    sync    one round for all that is written; high watermarks follow               begin_sync,
                                                                                     finish_sync
 
-`begin_sync` gives a SyncJob; its `run` is the blocking part and belongs in another thread; `finish_sync`
-takes it back. There is one job at a time, and readers see nothing above the last finished one. A failed
-sync fences the log: nothing is written any more, and nothing unsynced is ever acked.
+The first is done by the Writer (writer.py). The other two are the commit's (disk/commit.py): it says who
+waits for what, and what happens when a sync fails. Readers see nothing above the last round that has
+ended well.
 
-The first two are the Writer's (writer.py). Frames about a subject's life (created, deleted, earliest
-raised) and producer ids are written first and applied when the write has succeeded.
+Frames about a subject's life (created, deleted, earliest raised) and producer ids are written first, and
+applied when the write has succeeded.
 
-Rolling begins a new segment at once and writes its preamble little by little (`preamble_step`): see
+Rolling begins a new segment at once and writes its preamble in small steps (`preamble_step`): see
 format.py. A segment is rolled only when its preamble is complete and synced, and when the producers of
 subjects that have very many are packed (`pack_step`): a subject's state is one frame, and to pack 200,000
-of them in one go would stop the loop for a third of a second.
+producers at once would stop the event loop for a third of a second.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from crc32c import crc32c
 
-from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.errors import StorageError
+from kumquat.core.logs.disk.active_file import Reserving
+from kumquat.core.logs.disk.commit import Callback, Commit, Round, sync_now
 from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.local_commit import LocalCommit
 from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.disk.rolling import Rolls
 from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
     EARLIEST_RAISED,
@@ -48,22 +53,21 @@ from kumquat.core.logs.messages.format import (
     pack_segment_start,
     pack_subject_state,
 )
-from kumquat.core.logs.messages.recovery.checkpoint import ROW, CheckpointWriter
+from kumquat.core.logs.messages.parked import CancelItem, Origin
+from kumquat.core.logs.messages.recovery.checkpoint import (
+    ROW,
+    CheckpointWriter,
+    note_synced,
+)
 from kumquat.core.logs.messages.segment import OpenFiles, Segment
 from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import Subject
-from kumquat.core.logs.messages.sync import SyncJob
-from kumquat.core.logs.messages.writer import Writer
+from kumquat.core.logs.messages.writer import Appended, Writer
 
 log = logging.getLogger("kumquat.log")
 
-ROLL_RETRY_MS = 1_000
-"""How long a segment that could not be begun is not tried again: each try costs a sync of the folder."""
-
 MANY = 1_000
 """A subject with more producers has them packed ahead of a roll."""
-
-Callback = Callable[[KumquatError | None], None]
 
 
 class MessageLog:
@@ -75,41 +79,39 @@ class MessageLog:
         self.now_ms = now_ms
         self.open_files = open_files
         self.files: Files = open_files.files
-        self._writer = Writer(state, self.files, options, now_ms)
-        self.append_nowait = self._writer.append_nowait
-        self.park_nowait = self._writer.park_nowait
-        self.deliver_nowait = self._writer.deliver_nowait
-        self.give_up_nowait = self._writer.give_up_nowait
+        reserving = Reserving(
+            options.reserve_bytes, options.segment_bytes + options.segment_bytes // 16
+        )
+        self.commit: Commit = LocalCommit(
+            self.files, state.directory, "the message log", reserving, log
+        )
+        self._writer = Writer(state, self.commit, options, now_ms)
         self.tail = self._writer.tail
-        self._job: SyncJob | None = None
         self._checkpoint: CheckpointWriter | None = None
-        self._rolled: list[tuple[Segment, CheckpointWriter | None, bytes]] = []
-        """Segments that were rolled since the last sync began."""
-        self._folder = self.files.open_dir(state.directory)
-        self._directory_dirty = False
+        self._rolled: list[tuple[CheckpointWriter, bytes, int]] = []
+        """What the checkpoints lack of segments that were rolled since the last round began."""
         self._preamble: list[Subject] | None = None
         """The subjects whose state the active segment is to hold; None when it is complete."""
         self._preamble_at = 0
         self.doomed: list[Segment] = []
         """Segments that are forgotten, and whose files are still to be deleted."""
-        self._no_roll_before = 0
+        self.rolls = Rolls(log)
         self._unpacked: deque[tuple[Subject, list[int]]] | None = None
         """Subjects with many producers, and those of them that are to be packed before the next roll; None
         when no roll is near."""
-        self._waiting: deque[tuple[int, Callback]] = deque()
 
     @property
     def synced_end(self) -> int:
-        """All below is on disk, and readers may see it."""
-        return self._writer.synced_end
+        """All below is durable, and readers may see it."""
+        return self.commit.durable
 
     @property
     def written_end(self) -> int:
-        return self._writer.written_end
+        return self.commit.written
 
     @property
     def fenced(self) -> StorageError | None:
-        return self._writer.fenced
+        return self.commit.fenced
 
     @property
     def listener(self) -> DelayListener | None:
@@ -127,21 +129,46 @@ class MessageLog:
         self.state.cluster_id = cluster_id
         self.roll()
         self.preamble_step()
-        job = self.begin_sync()
-        assert job is not None
-        job.run()
-        self.finish_sync(job)
+        sync_now(self)
 
     def resume(self, end: int, checkpoint: CheckpointWriter, rows: bytes) -> None:
         """Go on in the active segment behind `end`, all below which is synced."""
         active = self.state.active
-        self._writer.use(self.open_files.pin(active.path), end)
-        self._writer.synced_end = end
+        self.commit.start_at(end)
+        fd = self.open_files.pin(active.path)
+        unpin = partial(self.open_files.unpin, active.path)
+        self.commit.continue_in(active.path, fd, active.base, unpin)
+        self._writer.use_active()
         self._writer.rows += rows
         self._checkpoint = checkpoint
         if not active.preamble_complete:
             generation = self.state.generation
             self._preamble = [s for s in self.state.subjects if s.generation != generation]
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
+        """Check and stage a batch: see Writer.append_nowait."""
+        return self._writer.append_nowait(subject, batch, look)
+
+    def park_nowait(
+        self,
+        subject: Subject,
+        origin: Origin,
+        parked: bytes,
+        cancels: list[CancelItem],
+        plain: bytearray | None,
+    ) -> Appended:
+        """Stage what a batch with delayed records was split into, so that all of it or none is stored."""
+        return self._writer.park_nowait(subject, origin, parked, cancels, plain)
+
+    def deliver_nowait(self, subject: Subject, sids: bytes, batch: bytearray) -> Appended:
+        """Stage parked messages that are due: their schedule ids, and their batch."""
+        return self._writer.deliver_nowait(subject, sids, batch)
+
+    def give_up_nowait(self, subject: Subject, sids: bytes) -> None:
+        """Stage that these parked messages will never be delivered: they are damaged."""
+        self._writer.give_up_nowait(subject, sids)
 
     def write_nowait(self) -> None:
         """Write all that is staged. On failure none of it has happened, and StorageError is raised."""
@@ -194,27 +221,26 @@ class MessageLog:
 
     def _roll_if_full(self) -> None:
         active, options = self.state.active, self.options
-        if active.size >= options.segment_bytes or active.entries >= options.index_max_entries:
+        if (
+            active.size >= options.segment_bytes
+            or active.entries >= options.index_max_entries
+            or self._unpacked is not None  # a roll is wanted for another reason (damage, age)
+        ):
             self._roll_if_ready()
 
     def _roll_if_ready(self) -> None:
         active = self.state.active
         if not active.preamble_complete or self.synced_end < active.preamble_end:
             return
-        if self.now_ms() < self._no_roll_before:
+        if self.fenced is not None or not self.rolls.may_try:
             return
         if self._unpacked is None:
             many = [s for s in self.state.subjects if s.producers and len(s.producers) > MANY]
             for subject in many:
                 subject.pack([])  # who sends from here on counts as changed
             self._unpacked = deque((s, list(s.producers or ())) for s in many)
-        if self._unpacked:
-            return
-        try:
-            self.roll()
-        except OSError as error:
-            log.error("no new segment: %s; going on in %s", error, active.path)
-            self._no_roll_before = self.now_ms() + ROLL_RETRY_MS
+        if not self._unpacked:
+            self.rolls.attempt(self.roll, active.path)
 
     def roll(self) -> None:
         """Begin a new segment. Nothing may be staged; OSError leaves all as it was."""
@@ -237,34 +263,27 @@ class MessageLog:
             self.files.reserve(fd, 0, size)
             self.files.pwritev(fd, [header, payload], 0)
         except OSError:
-            self._unroll(new)
+            self.open_files.unpin(new.path)
+            self.open_files.forget(new.path)
+            self.commit.remove_new(new.path)
             raise
         if self.state.segments:
-            self._rolled.append((self.state.active, self._checkpoint, bytes(self._writer.rows)))
+            assert self._checkpoint is not None
+            self._rolled.append((self._checkpoint, bytes(self._writer.rows), self.written_end))
         self._writer.rows = bytearray(
             ROW.pack(new.base, self.state.producer_ceiling, 0, len(payload), 0, SEGMENT_START)
         )
         self._checkpoint = CheckpointWriter(self.files, new.checkpoint_path, 0)
-        self._directory_dirty = True
         new.started = new.newest_store_time = self.now_ms()
         subjects = self.state.subjects
         self.state.start_segment(new, 0, subjects.next_id, self.state.cluster_id)
-        self._writer.use(fd, new.base + size)
+        unpin = partial(self.open_files.unpin, new.path)
+        self.commit.roll_to(new.path, fd, new.base, size, unpin)
+        self._writer.use_active()
         self._preamble, self._preamble_at = list(subjects), 0
         for subject, _ in self._unpacked or ():
             subject.packed = None  # not all of its producers are in it
         self._unpacked = None
-
-    def _unroll(self, new: Segment) -> None:
-        """Remove a segment that could not be begun, for good: the log goes on at the position that is its
-        name, and were the file to come back after a power cut, it would stand in the way."""
-        self.open_files.unpin(new.path)
-        self.open_files.forget(new.path)
-        try:
-            self.files.unlink(new.path)
-            self.files.fsync_dir(self._folder)
-        except OSError as error:
-            self._fence(error)
 
     def roll_when_ready(self) -> None:
         """Roll although the segment is not full, if its preamble allows."""
@@ -333,93 +352,49 @@ class MessageLog:
         return not last
 
     def close(self) -> None:
-        """Blocks: sync what is written, give back reserved room, close the files. No round of the
-        flusher may be under way."""
-        with suppress(OSError, StorageError):
-            if self.fenced is None:
-                self.write_nowait()
-                job = self.begin_sync()
-                if job is not None:
-                    job.run()
-                    self.finish_sync(job)
-                self.files.truncate(self._writer.fd, self.state.active.size)
+        """Blocks: sync what is written, give back reserved room, close the files. No round may be under
+        way."""
+        with suppress(StorageError):
+            self.write_nowait()
+        with suppress(StorageError):
+            sync_now(self)
+        self.commit.close()
         if self._checkpoint is not None:
             self._checkpoint.close()
         self.open_files.close()
-        with suppress(OSError):
-            self.files.close(self._folder)
 
     # --- syncing -------------------------------------------------------------------------------
 
     @property
     def unsynced_bytes(self) -> int:
-        return self.written_end - self.synced_end
+        return self.commit.written - self.commit.durable
 
-    def begin_sync(self) -> SyncJob | None:
-        """What is to be synced now; None when all is, when a sync runs, or when the log is fenced."""
-        if self._job is not None or self.fenced is not None or not self.unsynced_bytes:
+    def begin_sync(self) -> Round | None:
+        """The next round; None when all is durable, when one is under way, or when the log is fenced."""
+        if not self.commit.wants_round:
             return None
-        active = self.state.active
+        writer = self._writer
         assert self._checkpoint is not None
-        self._job = SyncJob(
-            self.files,
-            self.written_end,
-            rolled=self._rolled,
-            active=self._writer.fd,
-            folder=self._folder if self._directory_dirty else None,
-            checkpoint=self._checkpoint,
-            rows=bytes(self._writer.rows),
-            preamble_complete=active.preamble_complete,
-            high_watermarks=self._writer.dirty,
-            open_files=self.open_files,
-        )
+        complete = self.state.active.preamble_complete
+        note = partial(note_synced, self._rolled, self._checkpoint, bytes(writer.rows), complete)
+        begun = self.commit.begin_round(note, partial(self._show, writer.dirty))
         self._rolled = []
-        self._writer.rows = bytearray()
-        self._writer.dirty = {}
-        self._directory_dirty = False
-        return self._job
+        writer.rows = bytearray()
+        writer.dirty = {}
+        return begun
 
-    def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
-        """The job was run. High watermarks rise, readers wake, and those who wait are called."""
-        assert job is self._job
-        self._job = None
-        if error is not None:
-            self._fence(error)
-            return
-        self._writer.synced_end = job.target
-        for subject, sequence in job.high_watermarks.items():
+    def finish_sync(self, ended: Round, error: OSError | None = None) -> None:
+        """The round was run: readers see what it made durable, and those who wait are called."""
+        self.commit.end_round(ended, error)
+
+    def call_when_synced(self, position: int, callback: Callback) -> None:
+        """Calls back when all below `position` is durable (at once if it is), or when the log is fenced."""
+        self.commit.call_when_durable(position, callback)
+
+    def _show(self, high_watermarks: dict[Subject, int]) -> None:
+        """Raise high watermarks, and wake readers."""
+        for subject, sequence in high_watermarks.items():
             assert subject.high_watermark <= sequence <= subject.next_sequence
             subject.high_watermark = sequence
             if subject.waiters:
                 subject.wake()
-        self._call_waiting(None)
-
-    def call_when_synced(self, position: int, callback: Callback) -> None:
-        """Calls back when the log is synced up to `position` (at once if it is), or is fenced."""
-        if position <= self.synced_end:
-            callback(None)
-        elif self.fenced is not None:
-            callback(self.fenced)
-        else:
-            self._waiting.append((position, callback))
-
-    def _call_waiting(self, error: KumquatError | None) -> None:
-        waiting = self._waiting
-        while waiting and (error is not None or waiting[0][0] <= self.synced_end):
-            _, callback = waiting.popleft()
-            try:
-                callback(error)
-            except Exception:
-                log.exception("a callback after a sync failed")
-
-    def _fence(self, error: OSError) -> None:
-        log.critical(
-            "sync of %s failed: %s. What was not synced may be lost, and no retry can tell: the log is "
-            "closed for writing. Check the disk, then restart",
-            self.state.directory,
-            error,
-        )
-        self._writer.fenced = StorageError(
-            f"the message log is fenced: a sync failed ({error.strerror})"
-        )
-        self._call_waiting(self._writer.fenced)

@@ -17,12 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kumquat.core.logs.disk.files import Files
-from kumquat.core.logs.messages.format import (
-    CHECKPOINT_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    segment_name,
-)
+from kumquat.core.logs.disk.segment_file import segment_name
+from kumquat.core.logs.messages.format import CHECKPOINT_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX
 
 
 class Segment:

@@ -1,14 +1,12 @@
 """The message log in a running broker: a thin Trio shell around MessageLog, Reader and Retention.
 
-It decides nothing about the log. It kicks the flusher whenever there is something unsynced and none is
-under way, wakes those who wait, runs what blocks in threads, and does the chores: preambles, index
-files, retention. A sync is started straight from the write that needs it; no task has to wake for that.
+It decides nothing about the log. It begins a round of group commit when something was written, wakes
+those who wait, runs in threads what blocks, and does the chores: preambles, index files, retention.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,24 +15,26 @@ from pathlib import Path
 
 import trio
 
+from kumquat.core.clock import wall_clock_ms
 from kumquat.core.complaints import Complaints
-from kumquat.core.errors import KumquatError, StartError, StorageError, WouldBlock
+from kumquat.core.errors import StorageError, WouldBlock
 from kumquat.core.inflation import Inflation
+from kumquat.core.logs.disk.commit import Callback
 from kumquat.core.logs.disk.files import Files, RealFiles
-from kumquat.core.logs.disk.flusher import Flusher
 from kumquat.core.logs.disk.folder import Folder
 from kumquat.core.logs.disk.options import LogOptions
-from kumquat.core.logs.disk.unreadable import advice
+from kumquat.core.logs.disk.unreadable import not_opened
+from kumquat.core.logs.flushing.rounds import Rounds
 from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.index import IndexDamaged, load_head, write_index
-from kumquat.core.logs.messages.log import Callback, MessageLog
+from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.reader import Reader
 from kumquat.core.logs.messages.recovery.opening import open_log
 from kumquat.core.logs.messages.retention import Retention, delete_doomed
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.logs.messages.subject import Subject, Subjects
-from kumquat.core.logs.messages.sync import SyncJob
 from kumquat.core.logs.messages.tail import Batch
+from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.pools import READ, SEARCH, in_thread
 
 log = logging.getLogger("kumquat.log")
@@ -43,17 +43,6 @@ PRODUCER_IDS = 1_000
 _RETRY_SECONDS = 5.0
 _CHUNK = 500
 _PRODUCERS = 500
-
-
-def not_opened(what: str, error: OSError | StorageError) -> StartError:
-    """One line that says what to do."""
-    cause = error if isinstance(error, OSError) else error.__cause__
-    todo = advice(cause) if isinstance(cause, OSError) else ""
-    return StartError(f"{what} cannot be opened: {error}{todo}")
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +64,13 @@ class MessageService:
         self.log = message_log
         self.subjects: Subjects = message_log.state.subjects
         self.directory: Path = message_log.options.directory
-        self.append_nowait = message_log.append_nowait
         self.inflation = Inflation(message_log.options.max_decompressed_bytes)
         """Where batches are opened off the loop, whoever has to look inside."""
         self._folder = folder
         self._reader = Reader(message_log)
         self._retention = Retention(message_log, self._reader)
-        self._flusher: Flusher[SyncJob] = Flusher()
+        self._rounds = Rounds(message_log)
         self._complaints = Complaints(log)
-        self._syncs = 0
         self._unblocked = trio.Event()
         self._chores = trio.Event()
         self._next_producer_id = self._producer_ceiling = message_log.state.producer_ceiling
@@ -131,29 +118,19 @@ class MessageService:
                 nursery.start_soon(self._finish_syncs)
                 nursery.start_soon(self._do_chores)
                 nursery.start_soon(self._apply_retention)
-                self._kick()
+                self._rounds.begin_nowait()
                 task_status.started()
         finally:
             with trio.CancelScope(shield=True):
-                for job, error in await trio.to_thread.run_sync(self._flusher.close):
-                    self.log.finish_sync(job, error)
+                await self._rounds.close()
                 self.log.close()
                 self._folder.close()
-
-    def _kick(self) -> None:
-        """Begin a sync, if there is something to sync and none is under way."""
-        job = self.log.begin_sync()
-        if job is not None:
-            self._flusher.start_nowait(job)
 
     async def _finish_syncs(self) -> None:
         message_log = self.log
         limit = message_log.options.unsynced_max_bytes
         while True:
-            job, error = await self._flusher.wait_done()
-            self._syncs += 1
-            message_log.finish_sync(job, error)
-            self._kick()
+            await self._rounds.end_one()
             if message_log.unsynced_bytes <= limit or message_log.fenced is not None:
                 self._unblocked.set()
                 self._unblocked = trio.Event()
@@ -162,10 +139,14 @@ class MessageService:
 
     # --- writing -------------------------------------------------------------------------------
 
+    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
+        """Check and stage a batch: see Writer.append_nowait."""
+        return self.log.append_nowait(subject, batch, look)
+
     def write_nowait(self) -> None:
         """Write all that is staged and begin to sync it. StorageError: none of it happened."""
         self.log.write_nowait()
-        self._kick()
+        self._rounds.begin_nowait()
 
     @property
     def produce_blocked(self) -> bool:
@@ -183,32 +164,22 @@ class MessageService:
         self.log.call_when_synced(position, callback)
 
     async def wait_synced(self, position: int | None = None) -> None:
-        """Until all below `position` is on disk; None: all that is staged now."""
-        self.write_nowait()
-        done = trio.Event()
-        outcome: list[KumquatError | None] = []
-
-        def finished(error: KumquatError | None) -> None:
-            outcome.append(error)
-            done.set()
-
-        self.log.call_when_synced(self.log.written_end if position is None else position, finished)
-        await done.wait()
-        if outcome[0] is not None:
-            raise outcome[0]
+        """Until all below `position` is durable; None: all that is staged now."""
+        self.log.write_nowait()
+        await self._rounds.wait_synced(self.log.written_end if position is None else position)
 
     def create_subject_nowait(self, name: str) -> Subject:
         subject = self.log.create_subject_nowait(name)
-        self._kick()
+        self._rounds.begin_nowait()
         return subject
 
     def delete_subject_nowait(self, subject: Subject) -> None:
         self.log.delete_subject_nowait(subject)
-        self._kick()
+        self._rounds.begin_nowait()
 
     def raise_earliest_nowait(self, subject: Subject, sequence: int) -> None:
         self.log.raise_earliest_nowait(subject, sequence)
-        self._kick()
+        self._rounds.begin_nowait()
 
     async def new_producer_id(self) -> int:
         """An id that was never given before, whatever crashes: its block is synced first."""
@@ -286,9 +257,9 @@ class MessageService:
                 while self.log.pack_step(_PRODUCERS):
                     await trio.lowlevel.checkpoint()
                 while self.log.preamble_step():
-                    self._kick()
+                    self._rounds.begin_nowait()
                     await trio.lowlevel.checkpoint()
-                self._kick()
+                self._rounds.begin_nowait()
                 await self._index_all()
             except (OSError, StorageError, IndexDamaged) as error:
                 text = f"housekeeping of the log failed, trying again soon: {error}"
@@ -363,7 +334,7 @@ class MessageService:
         for subject, earliest in due:
             if not subject.deleted and subject.earliest < earliest <= subject.high_watermark:
                 self.log.raise_earliest_nowait(subject, earliest)
-        self._kick()
+        self._rounds.begin_nowait()
 
     async def _delete(self, segment: Segment, why: str) -> None:
         readable = await trio.to_thread.run_sync(lambda: list(self._retention.readable_in(segment)))
@@ -397,7 +368,7 @@ class MessageService:
             bytes_unsynced=message_log.unsynced_bytes,
             tail_bytes=message_log.tail.bytes_held,
             open_files=len(message_log.open_files),
-            syncs=self._syncs,
+            syncs=self._rounds.ended,
             corrupt_reads=self._reader.corrupt_reads,
             failed_reads=self._reader.failed_reads,
             fenced=message_log.fenced is not None,

@@ -2,16 +2,14 @@
 
 Messages are applied to the state when they are staged, since the next batch of a burst builds on them;
 so each staged frame carries what is needed to undo that. One pwritev writes all that is staged. If it
-fails, for want of room or otherwise, all of it is undone, the file is cut back before the next write,
-and the caller tells each producer. Room on disk is reserved ahead, so that a full disk shows before
-bytes are written and never in a sync.
+fails, for want of room or otherwise, all of it is undone, and the caller tells each producer. How the
+bytes reach the disk and become durable is the business of the commit (disk/commit.py).
 
 This is the hottest code of the broker: nothing here is per record, and a frame costs a few microseconds.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,7 +22,8 @@ from kumquat.core.errors import (
     StorageError,
     WouldBlock,
 )
-from kumquat.core.logs.disk.files import Buffer, Files
+from kumquat.core.logs.disk.commit import Commit
+from kumquat.core.logs.disk.files import Buffer
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
@@ -63,9 +62,6 @@ from kumquat.core.records.batch import (
 from kumquat.core.records.compression import LIGHT
 from kumquat.core.records.marks import may_ask, survey
 
-log = logging.getLogger("kumquat.log")
-
-
 _FORGOTTEN_AT_ONCE = 1_000
 HEAVY = 16 << 10
 """A compressed batch from this size on is not inflated on the event loop."""
@@ -93,38 +89,30 @@ class Writer:
     """Writes into the active segment."""
 
     def __init__(
-        self, state: LogState, files: Files, options: LogOptions, now_ms: Callable[[], int]
+        self, state: LogState, commit: Commit, options: LogOptions, now_ms: Callable[[], int]
     ) -> None:
         self.tail = Tail(options.tail_bytes)
-        self.synced_end = 0
-        """All below is on disk, and readers may see it."""
-        self.written_end = 0
-        self.fenced: StorageError | None = None
-        """Set when nothing may be written any more."""
-        self.fd = -1
         self.rows = bytearray()
         """Rows for the checkpoint: what was written since the last sync began."""
         self.dirty: dict[Subject, int] = {}
         """Subjects with unsynced messages, and their next sequence as written."""
         self._state = state
-        self._files = files
+        self._commit = commit
         self._options = options
         self._now_ms = now_ms
         self._staged: list[Staged] = []
         self._buffers: list[Buffer] = []
         self._staged_end = 0
-        self._reserved = 0
-        """How far into the active segment there is room on disk."""
-        self._failing = False
-        """The last write failed, and may have left bytes behind the written end."""
         self.listener: DelayListener | None = None
 
-    def use(self, fd: int, end: int) -> None:
-        """Go on in the active segment, open as `fd`, behind `end`."""
+    @property
+    def fenced(self) -> StorageError | None:
+        return self._commit.fenced
+
+    def use_active(self) -> None:
+        """The active segment is another one, or longer: go on behind all that is written."""
         assert not self._staged
-        self.fd = fd
-        self._state.active.end = self.written_end = self._staged_end = end
-        self._reserved = end - self._state.active.base
+        self._state.active.end = self._staged_end = self._commit.written
 
     # --- staging -------------------------------------------------------------------------------
 
@@ -187,7 +175,7 @@ class Writer:
         end = self._staged_end = position + HEADER_SIZE + length
         kept, held = keep(batch)
         header = pack_header(
-            MESSAGES, subject.id, length, count, crc, base, now, position, self.synced_end
+            MESSAGES, subject.id, length, count, crc, base, now, position, self._commit.durable
         )
         self._buffers += (header, kept)
         undo = (producer, before)
@@ -266,7 +254,7 @@ class Writer:
             base,
             now,
             position,
-            self.synced_end,
+            self._commit.durable,
             flags,
         )
         self._buffers += (header, payload)
@@ -284,7 +272,8 @@ class Writer:
         position, length = self._staged_end, len(payload)
         subject_id = subject.id if subject is not None else 0
         crc, now = crc32c(payload), self._now_ms()
-        header = pack_header(kind, subject_id, length, 0, crc, base, now, position, self.synced_end)
+        durable = self._commit.durable
+        header = pack_header(kind, subject_id, length, 0, crc, base, now, position, durable)
         self._buffers += (header, payload)
         self._staged_end = position + HEADER_SIZE + length
         self._staged.append((kind, subject, position, base, length, 0, None, 0, _NO_UNDO))
@@ -305,19 +294,12 @@ class Writer:
         StorageError is raised."""
         if not self._buffers:
             return False
-        base = self._state.active.base
         try:
-            if self._failing:
-                self._cut_back()
-            if self._staged_end - base > self._reserved:
-                self._reserve(self._staged_end - base)
-            self._files.pwritev(self.fd, self._buffers, self.written_end - base)
-        except OSError as error:
+            end = self._commit.append(self._buffers)
+        except StorageError:
             self._undo_staged()
-            raise self._failed(error) from error
-        if self._failing:
-            self._failing = False
-            log.warning("%s can be written again", self._state.active.path)
+            raise
+        assert end == self._staged_end
         self._written()
         return True
 
@@ -333,7 +315,7 @@ class Writer:
                 else:
                     delayed.append((kind, subject.id, position, kept))
         active = self._state.active
-        active.end = self.written_end = self._staged_end
+        active.end = self._staged_end
         active.newest_store_time = max(active.newest_store_time, self._now_ms())
         self._buffers = []
         self._staged = []
@@ -352,31 +334,4 @@ class Writer:
                 state.unproduced(subject, producer, before)
         self._buffers = []
         self._staged = []
-        self._staged_end = self.written_end
-
-    def _failed(self, error: OSError) -> StorageError:
-        if not self._failing:
-            self._failing = True
-            path = self._state.active.path
-            log.error("cannot write to %s: %s; producers are refused until it works", path, error)
-        return StorageError(f"the message log cannot be written: {error.strerror or error}")
-
-    def _cut_back(self) -> None:
-        """Cut off what a failed write may have left, so that it is never taken for a frame."""
-        offset = self.written_end - self._state.active.base
-        self._files.truncate(self.fd, offset)
-        self._reserved = offset
-
-    def _reserve(self, need: int) -> None:
-        """Make room on disk up to `need`; and for a while to come, if there is so much."""
-        options = self._options
-        limit = options.segment_bytes + options.segment_bytes // 16
-        ahead = max(need, min(self._reserved + options.reserve_bytes, limit))
-        try:
-            self._files.reserve(self.fd, self._reserved, ahead - self._reserved)
-        except OSError:
-            if ahead == need:
-                raise
-            ahead = need
-            self._files.reserve(self.fd, self._reserved, ahead - self._reserved)
-        self._reserved = ahead
+        self._staged_end = self._commit.written

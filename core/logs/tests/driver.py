@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from kumquat.core.errors import KumquatError
+from kumquat.core.logs.disk.commit import Round
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.messages.index import IndexDamaged, load_head, write_index
 from kumquat.core.logs.messages.reader import Reader
 from kumquat.core.logs.messages.recovery.opening import open_log
 from kumquat.core.logs.messages.retention import Retention, delete_doomed
 from kumquat.core.logs.messages.subject import Subject
-from kumquat.core.logs.messages.sync import SyncJob
 from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.logs.tests.batches import batch, body
 from kumquat.core.logs.tests.power import FakeFiles
@@ -52,6 +52,7 @@ class Driver:
         self._staged = []
         with errors_told() as self.errors:
             self.log = open_log(self.files, self.options, self.clock)
+        self.log.rolls.clock = lambda: self.now / 1000
         self.reader = Reader(self.log)
 
     def clock(self) -> int:
@@ -145,7 +146,7 @@ class Driver:
         if job is not None:
             self.run_job(job)
 
-    def run_job(self, job: SyncJob) -> None:
+    def run_job(self, job: Round) -> None:
         try:
             job.run()
         except OSError as error:

@@ -21,7 +21,7 @@ from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import Group, Groups, PullLog
 from kumquat.core.errors import KumquatError, StorageError
 from kumquat.core.logs.actions.recovery import open_action_log, repairs
-from kumquat.core.logs.actions.sync import ActionSyncJob
+from kumquat.core.logs.disk.commit import Round
 from kumquat.core.logs.tests.power import FakeFiles
 
 DATA = Path("/data")
@@ -90,6 +90,7 @@ class ActionDriver:
         self.interrupted, self.book.starting = self.book.starting, True
         with told_by("kumquat.actions") as self.errors:
             self.log = open_action_log(self.files, DATA, self.clock, self.segment_bytes, 4096)
+        self.log.rolls.clock = lambda: self.now / 1000
         self.groups = self.log.groups
 
     def found(self, damaged: int = 0) -> int:
@@ -192,7 +193,7 @@ class ActionDriver:
         if job is not None:
             self.run_job(job)
 
-    def run_job(self, job: ActionSyncJob) -> None:
+    def run_job(self, job: Round) -> None:
         try:
             job.run()
         except OSError as error:

@@ -15,7 +15,7 @@ from kumquat.core.logs.actions import format as action_format
 from kumquat.core.logs.actions.format import ACTIONS, SNAPSHOT, SNAPSHOT_END, FrameHeader
 from kumquat.core.logs.actions.recovery import open_action_log
 from kumquat.core.logs.actions.scan import ActionFrames
-from kumquat.core.logs.actions.sync import ActionSegment
+from kumquat.core.logs.actions.segment import ActionSegment
 from kumquat.core.logs.actions.tests.driver import (
     DATA,
     FOLDER,

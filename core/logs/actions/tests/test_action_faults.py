@@ -11,9 +11,9 @@ from kumquat.core.delivery import actions
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.state import Group, PullLog
 from kumquat.core.errors import KumquatError, StorageError
-from kumquat.core.logs.actions.log import ROLL_RETRY_MS
 from kumquat.core.logs.actions.recovery import open_action_log
 from kumquat.core.logs.actions.tests.driver import DATA, ActionDriver, shape
+from kumquat.core.logs.disk.rolling import RETRY_SECONDS
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 
 
@@ -127,7 +127,7 @@ def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> No
         opened = ActionDriver(left, copy.deepcopy(driver.book))
         assert not opened.errors
         opened.found()
-    driver.now += ROLL_RETRY_MS
+    driver.now += int(RETRY_SECONDS * 1000)
     driver.pull(group, 1, log, 1)
     assert len(driver.log.segments) == 2
     driver.settle()

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kumquat.core.clock import wall_clock_ms
 from kumquat.core.logs.actions.recovery import open_action_log
 from kumquat.core.logs.disk.files import RealFiles
-from kumquat.core.logs.messages.service import wall_clock_ms
 
 CHILD = """
 import sys

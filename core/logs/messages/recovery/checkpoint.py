@@ -155,3 +155,18 @@ class CheckpointWriter:
             with suppress(OSError):
                 self._files.close(self._fd)
             self._fd = None
+
+
+def note_synced(
+    rolled: list[tuple[CheckpointWriter, bytes, int]],
+    active: CheckpointWriter,
+    rows: bytes,
+    preamble_complete: bool,
+    synced_end: int,
+) -> None:
+    """Blocks: note what a round has just synced. `rolled` are segments that were left before it began, each
+    with the rows that its checkpoint still lacks and its end; their checkpoints are closed."""
+    for writer, its_rows, end in rolled:
+        writer.append(its_rows, end, True)
+        writer.close()
+    active.append(rows, synced_end, preamble_complete)

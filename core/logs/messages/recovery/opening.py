@@ -56,6 +56,7 @@ from pathlib import Path
 
 from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.disk.local_commit import rewrite_unsynced
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.disk.unreadable import what_to_do
 from kumquat.core.logs.messages.delayed import DelayListener
@@ -443,8 +444,7 @@ class Recovery:
             with Frames(self._files, segment, around=True) as frames:
                 if frames.end < segment.end or segment is self._state.active:
                     frames.truncate(segment.end)  # where its end is missing, that is zeros
-                frames.write_again(max(border, segment.base), min(segment.end, frames.end))
-                frames.sync()
+                rewrite_unsynced(frames, border, segment.end)
         self._files.fsync_dir(self._directory)
         for subject in self._state.subjects:
             subject.next_sequence = max(subject.next_sequence, subject.earliest)

@@ -14,7 +14,6 @@ from pathlib import Path
 from crc32c import crc32c
 
 from kumquat.core.errors import StartError
-from kumquat.core.logs.disk.damage_report import DamageReport
 from kumquat.core.logs.disk.unreadable import refusal, what_to_do
 from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
@@ -42,6 +41,7 @@ from kumquat.core.logs.messages.format import (
 from kumquat.core.logs.messages.parked import parse_origin
 from kumquat.core.logs.messages.producers import last_of
 from kumquat.core.logs.messages.recovery.checkpoint import ROW, Row
+from kumquat.core.logs.messages.recovery.damage_report import DamageReport
 from kumquat.core.logs.messages.recovery.scan import Frames
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.logs.messages.state import LogState

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from kumquat.core.logs.messages.log import ROLL_RETRY_MS
+from kumquat.core.logs.disk.rolling import RETRY_SECONDS
+from kumquat.core.logs.messages import log as message_log
 from kumquat.core.logs.tests.driver import Driver
 from kumquat.core.logs.tests.power import Fault
 
@@ -80,8 +81,25 @@ def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> No
     assert len(driver.log.state.segments) == 1
     driver.append("first", 100)
     assert len(driver.log.state.segments) == 1, "not tried again at once"
-    driver.now += ROLL_RETRY_MS
+    driver.now += int(RETRY_SECONDS * 1000)
     driver.append("first", 100)
+    assert len(driver.log.state.segments) == 2
+    start_from_newest(driver)
+
+
+def test_a_roll_that_is_wanted_before_the_segment_is_full_is_not_forgotten_while_producers_are_packed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(message_log, "MANY", 3)
+    driver = Driver()
+    driver.create("first")
+    for producer in range(8):
+        driver.append("first", 10, producer=(producer, 0, 0))
+    driver.settle()
+    driver.log.roll_when_ready()
+    assert driver.log.has_chores
+    while driver.log.pack_step(3):
+        assert len(driver.log.state.segments) == 1
     assert len(driver.log.state.segments) == 2
     start_from_newest(driver)
 

@@ -1,13 +1,13 @@
-"""What a start says about damage: each place once, however many frames it holds.
+"""What a start reports about damage: each place once, however many frames it holds.
 
-Damaged frames that lie one behind the other are one place. It is told with file, position, what was
-expected and found, how many frames and which messages it cost. Nothing is said before it is clear from
-which segment the log is read.
+Damaged frames that lie one behind the other are one place. The report names the file, the position, what
+was expected and found, how many frames the place holds and which messages are lost. Nothing is logged
+before it is clear from which segment the log is read.
 
-The end of the log may be missing as a whole: the checkpoint tells of more synced frames than the file
-has. That is what a copy looks like that was made while the broker ran (the log was copied first, its
-checkpoint later), and it is what a disk leaves that has lost data. Which of the two, only the operator
-knows; so both are named.
+The end of the log may be missing as a whole: the checkpoint knows of more synced frames than the file
+has. A copy that was made while the broker ran looks like this (the log was copied first, its checkpoint
+later), and so does a disk that has lost data. Only the operator knows which of the two it is, so the
+report names both.
 """
 
 from __future__ import annotations
@@ -15,18 +15,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from kumquat.core.logs.disk.segment_file import MISSING
 from kumquat.core.logs.messages.segment import Segment
 
 log = logging.getLogger("kumquat.log")
 
 MOST_PLACES = 20
 MOST_SUBJECTS = 10
-
-MISSING = (
-    "the end of the log is missing: it was synced up to position {end}, and the file holds nothing from "
-    "here on. A copy of the folder that was made while its broker ran looks like this: stop a broker "
-    "before you copy its folder. If this is no copy, the disk has lost what it had synced"
-)
 
 
 @dataclass(slots=True)

@@ -1,13 +1,13 @@
-"""Syncing beside the loop: what a log hands over, one job at a time, and is told of when it is done.
+"""Running rounds of group commit in a thread, so that the event loop never waits for the disk.
 
-One job is under way at a time; whoever comes meanwhile is served by the next. That is group commit. A job
-is run by a thread: one for a log's whole life, so that a sync costs no thread start. It wakes the loop
-through an eventfd. (The kernel's own asynchronous sync, Linux AIO, was tried: level when the machine is
-quiet, slower when its cores are busy, since its work waits for a worker of its CPU, and not to be had
-everywhere.)
+A log hands over one job at a time; what is written meanwhile is the next job's. One thread serves a log
+for its whole life, so that a sync does not cost the start of a thread. It wakes the loop through an
+eventfd. (The kernel's own asynchronous sync, Linux AIO, was tried. It is as fast when the machine is
+quiet. It is slower when the cores are busy, because its work waits for a worker on its CPU, and it does
+not exist everywhere.)
 
-A job that fails with anything but an OSError is a mistake of ours, or memory has run out: it counts as
-failed all the same. If the thread ended, nobody would ever be told, and all would wait for ever.
+A job that fails with anything but an OSError shows a mistake of ours, or memory has run out. It counts as
+failed all the same: if the thread ended instead, nobody would ever be called, and all would wait for ever.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import trio
 
-from kumquat.core.logs.disk.flusher import Flusher
+from kumquat.core.logs.flushing.flusher import Flusher
 
 SECONDS = 30
 

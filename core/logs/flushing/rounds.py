@@ -1,0 +1,56 @@
+"""The rounds of one log in a running broker: begun by the write that needs one, run by the flusher, ended
+on the event loop.
+
+A log decides when a round is due and what it means that one has ended (disk/commit.py). This is the part
+with Trio in it, and the same for both logs. No task has to wake for a round to begin: `begin_nowait`
+hands it to the flusher's thread. `end_one`, in a loop, is the task of the log's service.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from kumquat.core.errors import KumquatError
+from kumquat.core.logs.disk.commit import Log, Round
+from kumquat.core.logs.flushing.flusher import Flusher
+
+
+class Rounds:
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._flusher: Flusher[Round] = Flusher()
+        self.ended = 0
+        """How many have ended."""
+
+    def begin_nowait(self) -> None:
+        """Begin a round, if there is something to make durable and none is under way."""
+        begun = self._log.begin_sync()
+        if begun is not None:
+            self._flusher.start_nowait(begun)
+
+    async def end_one(self) -> None:
+        """Wait for the next round to be over, tell the log, and begin another one if need be."""
+        ended, error = await self._flusher.wait_done()
+        self.ended += 1
+        self._log.finish_sync(ended, error)
+        self.begin_nowait()
+
+    async def wait_synced(self, position: int) -> None:
+        """Until all below `position` is durable. Raises the reason why it never will be."""
+        over = trio.Event()
+        outcome: list[KumquatError | None] = []
+
+        def called(error: KumquatError | None) -> None:
+            outcome.append(error)
+            over.set()
+
+        self._log.call_when_synced(position, called)
+        self.begin_nowait()
+        await over.wait()
+        if outcome[0] is not None:
+            raise outcome[0]
+
+    async def close(self) -> None:
+        """Wait for the round under way, and begin no other."""
+        for ended, error in await trio.to_thread.run_sync(self._flusher.close):
+            self._log.finish_sync(ended, error)
