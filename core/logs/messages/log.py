@@ -53,7 +53,8 @@ from kumquat.core.logs.messages.segment import OpenFiles, Segment
 from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.sync import SyncJob
-from kumquat.core.logs.messages.writer import Writer
+from kumquat.core.logs.messages.writer import Appended, Writer
+from kumquat.core.records.batch import BatchHead
 
 log = logging.getLogger("kumquat.log")
 
@@ -142,6 +143,10 @@ class MessageLog:
         if not active.preamble_complete:
             generation = self.state.generation
             self._preamble = [s for s in self.state.subjects if s.generation != generation]
+
+    def original_of(self, subject: Subject, head: BatchHead) -> Appended | None:
+        """Where the batch is that this one repeats; None: it repeats none."""
+        return self._writer.original_of(subject, head)
 
     def write_nowait(self) -> None:
         """Write all that is staged. On failure none of it has happened, and StorageError is raised."""

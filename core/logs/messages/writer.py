@@ -19,10 +19,7 @@ from crc32c import crc32c
 
 from kumquat.core.errors import (
     InvalidTimestamp,
-    MessageTooLarge,
-    MustOpen,
     StorageError,
-    WouldBlock,
 )
 from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.disk.options import LogOptions
@@ -52,7 +49,6 @@ from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.tail import Batch, Tail, keep
 from kumquat.core.records.batch import (
-    CODEC_MASK,
     LOG_APPEND_TIME,
     BatchHead,
     check,
@@ -60,15 +56,11 @@ from kumquat.core.records.batch import (
     stamp,
     stamp_append_time,
 )
-from kumquat.core.records.compression import LIGHT
-from kumquat.core.records.marks import may_ask, survey
 
 log = logging.getLogger("kumquat.log")
 
 
 _FORGOTTEN_AT_ONCE = 1_000
-HEAVY = 16 << 10
-"""A compressed batch from this size on is not inflated on the event loop."""
 
 
 class Appended(NamedTuple):
@@ -128,40 +120,34 @@ class Writer:
 
     # --- staging -------------------------------------------------------------------------------
 
-    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
-        """Check and stage a batch, stamping its offsets in place; or give the original's place if it
-        repeats one. The buffer behind `batch` belongs to the log from here on. MustOpen: it may hold
-        delayed records; `look` is False for one that was opened, and holds none."""
+    def append_nowait(
+        self, subject: Subject, batch: memoryview, head: BatchHead | None = None
+    ) -> Appended:
+        """Stage a batch as it is, stamping its offsets in place; or give the original's place if it repeats
+        one. The buffer behind `batch` belongs to the log from here on. `head`: as Subject.look gave it;
+        without it, the batch is checked here."""
         if self.fenced is not None:
             raise self.fenced
-        config = subject.config
-        if len(batch) > config.max_message_bytes:
-            raise MessageTooLarge(
-                f"a batch of {len(batch)} bytes is larger than max.message.bytes "
-                f"({config.max_message_bytes}) of {subject.name!r}"
-            )
-        head = check(batch)
+        if head is None:
+            head = check(batch)
         producer = head[9]
         before: ProducerState | None = None
         if producer >= 0 and subject.producers is not None:
             before = subject.producers.get(producer)
             original = check_sequence(before, producer, head[10], head[11], head[12])
             if original is not None:
-                append_time = original.store_time if config.log_append_time else -1
-                return Appended(original.base_sequence, append_time, original.end)
-        if look and config.delay_enabled and (head[5] & CODEC_MASK or may_ask(batch)):
-            self._look_inside(batch, head)
+                return _repeated(subject, original)
         return self._stage_batch(subject, batch, head, producer, before)
 
-    def _look_inside(self, batch: memoryview, head: BatchHead) -> None:
-        """MustOpen unless the batch is small, compressed, and evidently plain."""
-        if head.attributes & CODEC_MASK and len(batch) < HEAVY:
-            try:
-                if not survey(batch, head, self._options.max_decompressed_bytes, LIGHT).asks:
-                    return
-            except WouldBlock:
-                pass
-        raise MustOpen("the batch may hold delayed records")
+    def original_of(self, subject: Subject, head: BatchHead) -> Appended | None:
+        """Where the batch is that this one repeats; None: it repeats none. It may be opened then."""
+        if self.fenced is not None:
+            raise self.fenced
+        if head.producer_id < 0 or subject.producers is None:
+            return None
+        before = subject.producers.get(head.producer_id)
+        original = check_sequence(before, head.producer_id, head[10], head[11], head[12])
+        return None if original is None else _repeated(subject, original)
 
     def _stage_batch(
         self,
@@ -380,3 +366,8 @@ class Writer:
             ahead = need
             self._files.reserve(self.fd, self._reserved, ahead - self._reserved)
         self._reserved = ahead
+
+
+def _repeated(subject: Subject, original: ProducerBatch) -> Appended:
+    append_time = original.store_time if subject.config.log_append_time else -1
+    return Appended(original.base_sequence, append_time, original.end)
