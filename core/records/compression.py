@@ -76,26 +76,44 @@ def _pieces(codec: int, data: memoryview, limit: int, size: int) -> Iterator[Dat
     if codec == LZ4:
         return _lz4(data, size)
     if codec == ZSTD:
+        for _ in zstd_blocks(data):
+            pass  # no frame is cut off
         return _zstd(data, size)
     raise UnsupportedCompression(f"compression codec {codec} is unknown")
 
 
 def inflate(
-    codec: int, data: memoryview, limit: int, most: int | None = None, expected: int = PIECE
+    codec: int, data: memoryview, limit: int, most: int | None = None
 ) -> bytes | memoryview:
-    """All records of a batch at once. WouldBlock: they are longer than `most`. `expected`: how long they
-    are likely to be, so that buffers are no larger."""
+    """All records of a batch at once. WouldBlock: they are longer than `most`."""
     if not codec:
         return data
-    size = min(PIECE, max(expected, _LEAST_PIECE) + 1)
-    if most is not None:
-        size = min(size, most + 1)
     with BytesIO() as out:  # freed when this fails, whoever keeps the error
-        for piece in pieces(codec, data, limit, size):
+        for piece in pieces(codec, data, limit, PIECE if most is None else min(PIECE, most + 1)):
             out.write(piece)
             if most is not None and out.tell() > most:
                 raise WouldBlock
         return out.getvalue()
+
+
+def inflate_light(codec: int, data: memoryview, limit: int, announced: int) -> bytes | None:
+    """The same for a batch that announces (frames.py) so few bytes; None: they are more than LIGHT."""
+    size = min(max(announced, _LEAST_PIECE), LIGHT) + 1
+    parts: list[bytes] = []
+    left = LIGHT
+    try:
+        # The frames of zstd have been walked when it announced its size: no need to do so again.
+        for piece in _zstd(data, size) if codec == ZSTD else _pieces(codec, data, limit, size):
+            left -= len(piece)
+            if left < 0:
+                return None
+            parts.append(bytes(piece))
+        if LIGHT - left > limit:
+            raise too_long(limit)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        parts.clear()
+        piece = b""
 
 
 def held(codec: int, data: memoryview, limit: int) -> int:
@@ -184,8 +202,7 @@ def _lz4(data: memoryview, size: int) -> Iterator[bytes]:
 
 
 def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
-    for _ in zstd_blocks(data):
-        pass  # no frame is cut off
+    """`data` is known to be whole: see zstd_blocks."""
     window = zstd_window(data)
     spare = _spare.inflaters if window == LEAST_WINDOW else []
     inflater = spare.pop() if spare else zstandard.ZstdDecompressor(max_window_size=window)

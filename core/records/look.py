@@ -28,11 +28,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from kumquat.core.errors import WouldBlock
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, BatchHead, check
-from kumquat.core.records.compression import LIGHT, inflate
+from kumquat.core.records.compression import LIGHT, inflate_light
 from kumquat.core.records.frames import announced
-from kumquat.core.records.marks import check_count, look_through, may_ask
+from kumquat.core.records.marks import asks, check_count, may_ask
 
 CARRIED: Final = 16 << 10
 """Inflated records are carried along up to this size."""
@@ -58,17 +57,20 @@ class Look(NamedTuple):
     """The records of a batch that asks, if they are at hand."""
 
 
+_new = tuple.__new__
+"""Nearly every batch is plain and uncompressed. Look(…) takes three times as long, 0.3 µs."""
+
+
 def look(batch: memoryview, opens: bool, limit: int) -> Look:
     """Check a batch and say what has to be done with it. `limit`: `max.decompressed.bytes`."""
     head = check(batch)
-    if not opens:
-        return Look(head, PLAIN)
-    codec = head[5] & CODEC_MASK
-    if codec:
-        return _look_inside(batch, head, codec, limit)
-    if may_ask(batch):
-        return Look(head, ASKS, len(batch) - HEAD_SIZE, batch[HEAD_SIZE:])
-    return Look(head, PLAIN)
+    if opens:
+        codec = head[5] & CODEC_MASK
+        if codec:
+            return _look_inside(batch, head, codec, limit)
+        if may_ask(batch):
+            return Look(head, ASKS, len(batch) - HEAD_SIZE, batch[HEAD_SIZE:])
+    return _new(Look, (head, PLAIN, 0, None))
 
 
 def _look_inside(batch: memoryview, head: BatchHead, codec: int, limit: int) -> Look:
@@ -76,12 +78,11 @@ def _look_inside(batch: memoryview, head: BatchHead, codec: int, limit: int) -> 
     size = announced(codec, data, limit)
     if size > LIGHT:
         return Look(head, LARGE, size)
-    try:
-        records = inflate(codec, data, limit, LIGHT, size)
-    except WouldBlock:  # it has lied
+    records = inflate_light(codec, data, limit, size)
+    if records is None:  # it has lied
         return Look(head, LARGE, size)
     size = len(records)
     check_count(head, size)
-    if not look_through((records,)).asks:
-        return Look(head, PLAIN)
-    return Look(head, ASKS, size, records if size <= CARRIED else None)
+    if asks(records):
+        return Look(head, ASKS, size, records if size <= CARRIED else None)
+    return Look(head, PLAIN)

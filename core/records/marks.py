@@ -77,24 +77,29 @@ def check_count(head: BatchHead, size: int) -> None:
 def look_through(found: Iterable[Data], most: int | None = None) -> Survey:
     """The same for the pieces of a batch, of any sizes. Long pieces are searched in place; what spans two
     pieces is found in a copy of the few bytes on both sides of the border."""
-    size, asks, carried = 0, False, b""
+    size, asking, carried = 0, False, b""
     for piece in found:
         size += len(piece)
         if most is not None and size > most:
             raise WouldBlock
-        if asks:
+        if asking:
             continue
         if len(piece) < _SHORT:
             window = carried + piece
             border = max(0, len(window) - _CARRIED)
-            asks = _asks(window, border)
+            asking = _asks(window, border)
             carried = window[border:]
         else:
-            asks = _asks(carried + piece[:_CARRIED], len(carried)) or _asks(
+            asking = _asks(carried + piece[:_CARRIED], len(carried)) or _asks(
                 piece, len(piece) - _CARRIED
             )
             carried = bytes(piece[-_CARRIED:])
-    return Survey(size, asks or _asks(carried, len(carried)))
+    return Survey(size, asking or _asks(carried, len(carried)))
+
+
+def asks(data: Data) -> bool:
+    """Whether the inflated records of a batch may ask for something."""
+    return _asks(data, len(data))
 
 
 def _asks(data: Data, end: int) -> bool:

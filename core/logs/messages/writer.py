@@ -72,6 +72,9 @@ class Appended(NamedTuple):
     """Position behind the frame: the batch is durable when the log is synced up to there."""
 
 
+_new = tuple.__new__
+"""Appended(…) takes three times as long, 0.3 µs of the 5 that a batch costs."""
+
 Undo = tuple[int, ProducerState | None]
 """The producer of a batch, -1 for none, and what was known of it before."""
 Staged = tuple[int, Subject | None, int, int, int, int, Batch | None, int, Undo]
@@ -183,7 +186,7 @@ class Writer:
             first = head.base_sequence
             batch_of = ProducerBatch(first, last_of(first, count), base, now, end)
             state.produced(subject, producer, head.producer_epoch, batch_of)
-        return Appended(base, append_time, end)
+        return _new(Appended, (base, append_time, end))
 
     def park_nowait(
         self,

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.errors import CorruptMessage, InvalidRecord, KumquatError
-from kumquat.core.records.compression import LIGHT, PIECE, compressed, inflate
+from kumquat.core.records import compression
+from kumquat.core.records.compression import LIGHT, compressed, inflate
 from kumquat.core.records.frames import GZIP, LZ4, SNAPPY, UNKNOWN, ZSTD, announced
 from kumquat.core.records.look import ASKS, CARRIED, LARGE, PLAIN, look
 from kumquat.core.records.tests.codecs import WRITERS
@@ -64,17 +65,16 @@ def test_a_batch_that_inflates_to_more_than_it_announces_is_left_to_a_thread() -
 def test_a_batch_that_says_it_is_short_is_not_inflated_byte_by_byte(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from kumquat.core.records import compression
-
     asked: list[int] = []
-    pieces = compression.pieces
+    pieces = compression._pieces
 
-    def counted(codec: int, data: memoryview, limit: int, size: int = PIECE) -> object:
+    def counted(codec: int, data: memoryview, limit: int, size: int) -> object:
         asked.append(size)
         return pieces(codec, data, limit, size)
 
-    monkeypatch.setattr(compression, "pieces", counted)
-    inflate(GZIP, memoryview(WRITERS["gzip"][1](bytes(LIGHT))), LIMIT, LIGHT, 0)
+    monkeypatch.setattr(compression, "_pieces", counted)
+    data = memoryview(WRITERS["gzip"][1](bytes(LIGHT)))
+    assert compression.inflate_light(GZIP, data, LIMIT, 0) == bytes(LIGHT)
     assert asked[0] > 10_000
 
 
