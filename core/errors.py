@@ -67,9 +67,5 @@ class StartError(Exception):
     """The data folder cannot be served: locked, of another format, unreadable."""
 
 
-class MustOpen(KumquatError):
-    """A batch cannot be stored as it is: it may hold delayed records, and has to be opened first."""
-
-
 class WouldBlock(Exception):
     """A `…_nowait` call would have to wait for the disk."""

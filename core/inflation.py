@@ -3,8 +3,9 @@
 What a batch inflates to says nothing about its size on the wire: two kilobytes may hold sixty megabytes,
 and a hundred connections may send such a batch each. So:
 - Threads are few. They are split in two lanes, so that no honest producer waits behind such batches: each
-  work first runs in the *quick* lane, for batches that inflate to QUICK bytes at the most. What turns out
-  to be larger (WouldBlock) is begun again in the *slow* lane, one at a time.
+  work that is not known to be larger first runs in the *quick* lane, for batches that inflate to QUICK
+  bytes at the most. What turns out to be larger (WouldBlock) is begun again in the *slow* lane, one at a
+  time.
 - Before a thread begins, room is taken for all that it will hold (core/memory.py), and only by who is in
   a lane: nobody who has to wait for much room stands in front of others. The room is this object's own:
   who waits here may hold room elsewhere for the bytes that it received, and were it the same room, all
@@ -41,11 +42,16 @@ class Inflation:
         self._slow = trio.CapacityLimiter(1)
 
     async def run(
-        self, work: Callable[[int | None], T], held: int, held_slow: int | None = None
+        self,
+        work: Callable[[int | None], T],
+        held: int,
+        held_slow: int | None = None,
+        expected: int = 0,
     ) -> T:
         """The result of `work(most)`, run in a thread: it is to raise WouldBlock when it inflates more than
-        `most` bytes; None: it may. It holds `held` bytes at the most, `held_slow` in the slow lane."""
-        if held <= QUICK_ROOM:
+        `most` bytes; None: it may. It holds `held` bytes at the most, `held_slow` in the slow lane. It is
+        expected to inflate `expected` bytes."""
+        if held <= QUICK_ROOM and expected <= QUICK:
             with suppress(WouldBlock):
                 return await self._run(lambda: work(QUICK), held, self._quick)
         return await self._run(lambda: work(None), held_slow or held, self._slow)

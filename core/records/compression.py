@@ -16,7 +16,6 @@ variables. So buffers are let go before an error leaves, and no error of a codec
 
 from __future__ import annotations
 
-import struct
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
@@ -27,12 +26,20 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from kumquat.core.errors import CorruptMessage, InvalidRecord, UnsupportedCompression, WouldBlock
-
-GZIP: Final = 1
-SNAPPY: Final = 2
-LZ4: Final = 3
-ZSTD: Final = 4
+from kumquat.core.errors import CorruptMessage, UnsupportedCompression, WouldBlock
+from kumquat.core.records.frames import (
+    GZIP,
+    LEAST_WINDOW,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    bad,
+    snappy_blocks,
+    snappy_held,
+    too_long,
+    zstd_blocks,
+    zstd_window,
+)
 
 PIECE: Final = 256 << 10
 LIGHT: Final = 128 << 10
@@ -40,15 +47,10 @@ LIGHT: Final = 128 << 10
 _FED: Final = 64 << 10
 """Codecs copy what they have not used of their input: they are fed so much at a time."""
 
-_XERIAL = b"\x82SNAPPY\x00"
-_XERIAL_HEAD = len(_XERIAL) + 8
-_MOST_SNAPPY = 22
+_LEAST_PIECE: Final = 16 << 10
+"""Nobody may have a batch inflated byte by byte by saying that it is short."""
 _LZ4_HELD = 9 << 20
 """The largest block of an lz4 frame (4 MiB), twice, and what lies around it."""
-_LEAST_WINDOW, _LARGEST_WINDOW = 8 << 20, 1 << 27
-_LONGEST_FRAME_HEAD = 18
-_ZSTD_SKIPPED = range(0x184D2A50, 0x184D2A60)
-
 Data = bytes | bytearray | memoryview
 
 
@@ -60,9 +62,7 @@ def pieces(codec: int, data: memoryview, limit: int, size: int = PIECE) -> Itera
         for piece in _pieces(codec, data, limit, size):
             total += len(piece)
             if total > limit:
-                raise InvalidRecord(
-                    f"the batch inflates to more than max.decompressed.bytes ({limit})"
-                )
+                raise too_long(limit)
             yield piece
     finally:
         piece = b""
@@ -76,6 +76,8 @@ def _pieces(codec: int, data: memoryview, limit: int, size: int) -> Iterator[Dat
     if codec == LZ4:
         return _lz4(data, size)
     if codec == ZSTD:
+        for _ in zstd_blocks(data):
+            pass  # no frame is cut off
         return _zstd(data, size)
     raise UnsupportedCompression(f"compression codec {codec} is unknown")
 
@@ -94,14 +96,34 @@ def inflate(
         return out.getvalue()
 
 
+def inflate_light(codec: int, data: memoryview, limit: int, announced: int) -> bytes | None:
+    """The same for a batch that announces (frames.py) so few bytes; None: they are more than LIGHT."""
+    size = min(max(announced, _LEAST_PIECE), LIGHT) + 1
+    parts: list[bytes] = []
+    left = LIGHT
+    try:
+        # The frames of zstd have been walked when it announced its size: no need to do so again.
+        for piece in _zstd(data, size) if codec == ZSTD else _pieces(codec, data, limit, size):
+            left -= len(piece)
+            if left < 0:
+                return None
+            parts.append(bytes(piece))
+        if LIGHT - left > limit:
+            raise too_long(limit)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        parts.clear()
+        piece = b""
+
+
 def held(codec: int, data: memoryview, limit: int) -> int:
     """How many bytes `pieces` holds at one time, at the most. Cheap: nothing is inflated for it."""
     if codec == SNAPPY:
-        return min(limit, _MOST_SNAPPY * len(data))
+        return snappy_held(data, limit)
     if codec == LZ4:
         return PIECE + _LZ4_HELD
     if codec == ZSTD:
-        return PIECE + _zstd_window(data)
+        return PIECE + zstd_window(data)
     return 2 * PIECE
 
 
@@ -127,10 +149,6 @@ def compressed(codec: int, parts: Iterable[Data]) -> Iterator[Data]:
         yield from parts
 
 
-def _bad(reason: object) -> CorruptMessage:
-    return CorruptMessage(f"the batch cannot be inflated: {reason}")
-
-
 def _fed(data: memoryview) -> Iterator[memoryview]:
     return (data[at : at + _FED] for at in range(0, len(data), _FED))
 
@@ -145,7 +163,7 @@ def _gzip(data: memoryview, size: int) -> Iterator[bytes]:
             try:
                 piece = inflater.decompress(left, size)
             except zlib.error as error:
-                raise _bad(error) from None
+                raise bad(error) from None
             if piece:
                 yield piece
             left = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
@@ -160,7 +178,7 @@ def _more(inflater: zlib._Decompress, size: int) -> bytes:
     try:
         return inflater.decompress(b"", size)
     except zlib.error as error:
-        raise _bad(error) from None
+        raise bad(error) from None
 
 
 def _lz4(data: memoryview, size: int) -> Iterator[bytes]:
@@ -173,7 +191,7 @@ def _lz4(data: memoryview, size: int) -> Iterator[bytes]:
             try:
                 piece = inflater.decompress(left, max_length=size)
             except (RuntimeError, ValueError, EOFError) as error:
-                raise _bad(error) from None
+                raise bad(error) from None
             if piece:
                 yield piece
             left = inflater.unused_data or b"" if inflater.eof else b""
@@ -184,9 +202,9 @@ def _lz4(data: memoryview, size: int) -> Iterator[bytes]:
 
 
 def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
-    _check_whole(data)
-    window = _zstd_window(data)
-    spare = _spare.inflaters if window == _LEAST_WINDOW else []
+    """`data` is known to be whole: see zstd_blocks."""
+    window = zstd_window(data)
+    spare = _spare.inflaters if window == LEAST_WINDOW else []
     inflater = spare.pop() if spare else zstandard.ZstdDecompressor(max_window_size=window)
     reader = inflater.stream_reader(data, read_across_frames=True)
     piece = memoryview(bytearray(size))
@@ -194,7 +212,7 @@ def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
         while got := reader.readinto(piece):
             yield piece[:got]
     except zstandard.ZstdError as error:
-        raise _bad(error) from None
+        raise bad(error) from None
     finally:
         reader.close()  # type: ignore[no-untyped-call]
         spare.append(inflater)
@@ -210,80 +228,15 @@ class _Spare(threading.local):
 _spare = _Spare()
 
 
-def _zstd_window(data: memoryview) -> int:
-    """What the first frame needs as its window, or what every reader is to have; no frame gets more."""
-    try:
-        asked = zstandard.get_frame_parameters(data[:_LONGEST_FRAME_HEAD]).window_size
-    except zstandard.ZstdError:
-        asked = 0
-    return min(max(asked, _LEAST_WINDOW), _LARGEST_WINDOW)
-
-
-def _check_whole(data: memoryview) -> None:
-    """That no frame is cut off: the reader would take it for a whole one. Blocks are passed over by their
-    sizes."""
-    at = 0
-    try:
-        while at < len(data):
-            (magic,) = struct.unpack_from("<I", data, at)
-            if magic in _ZSTD_SKIPPED:
-                at += 8 + int(struct.unpack_from("<I", data, at + 4)[0])
-                continue
-            head = data[at : at + _LONGEST_FRAME_HEAD]
-            at += zstandard.frame_header_size(head)
-            last = 0
-            while not last:
-                block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
-                last, kind = block & 1, block >> 1 & 3
-                at += 3 + (1 if kind == 1 else block >> 3)
-            at += 4 if zstandard.get_frame_parameters(head).has_checksum else 0
-    except (zstandard.ZstdError, struct.error, IndexError) as error:
-        raise _bad(error) from None
-    if at != len(data):
-        raise CorruptMessage("the zstd data of the batch ends too soon")
-
-
 def _snappy(data: memoryview, limit: int) -> Iterator[memoryview]:
     left = limit
-    for block, claimed in _snappy_blocks(data, limit):
+    for block, claimed in snappy_blocks(data, limit):
         left -= claimed
         if left < 0:
-            raise InvalidRecord(f"the batch inflates to more than max.decompressed.bytes ({limit})")
+            raise too_long(limit)
         out = bytearray(claimed)
         try:
             got = cramjam.snappy.decompress_raw_into(block, out)
         except cramjam.DecompressionError as error:
-            raise _bad(error) from None
+            raise bad(error) from None
         yield memoryview(out)[:got]
-
-
-def _snappy_blocks(data: memoryview, limit: int) -> Iterator[tuple[memoryview, int]]:
-    """Each block, and what it says to inflate to."""
-    if bytes(data[: len(_XERIAL)]) != _XERIAL:
-        yield data, _snappy_claim(data, limit)
-        return
-    at = _XERIAL_HEAD
-    if at > len(data):
-        raise CorruptMessage("the snappy data of the batch ends too soon")
-    while at < len(data):
-        try:
-            (length,) = struct.unpack_from(">i", data, at)
-        except struct.error as error:
-            raise _bad(error) from None
-        if not 0 <= length <= len(data) - at - 4:
-            raise CorruptMessage(f"a snappy block claims {length} bytes at byte {at}")
-        block = data[at + 4 : at + 4 + length]
-        yield block, _snappy_claim(block, limit)
-        at += 4 + length
-
-
-def _snappy_claim(block: memoryview, limit: int) -> int:
-    try:
-        claimed = int(cramjam.snappy.decompress_raw_len(block))
-    except cramjam.DecompressionError as error:
-        raise _bad(error) from None
-    if claimed > limit:
-        raise InvalidRecord(f"the batch inflates to more than max.decompressed.bytes ({limit})")
-    if claimed > _MOST_SNAPPY * len(block):
-        raise CorruptMessage(f"{len(block)} bytes of snappy claim to inflate to {claimed}")
-    return claimed

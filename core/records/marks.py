@@ -30,6 +30,8 @@ PREFIX: Final = b"qmq-"
 OURS: Final = (b"qmq-due-ms", b"qmq-created-ms", b"qmq-attempt", b"qmq-retry-")
 _CARRIED = max(map(len, OURS)) - 1
 """How much of a piece may begin a name that ends in the next."""
+_SHORT = 1 << 10
+"""Shorter pieces are copied behind what was carried."""
 _SMALL = 1 << 10
 """Up to here a copy in small letters is cheaper than a search with the case aside."""
 
@@ -60,30 +62,49 @@ def survey(batch: memoryview, head: BatchHead, limit: int, most: int | None = No
     than `limit`, or it claims more records than there can be in it."""
     size = PIECE if most is None else min(PIECE, most + 1)
     found = look_through(pieces(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit, size), most)
-    if head.record_count * LEAST_RECORD > found.size:
-        raise InvalidRecord(
-            f"the batch claims {head.record_count} records, and inflates to {found.size} bytes"
-        )
+    check_count(head, found.size)
     return found
 
 
+def check_count(head: BatchHead, size: int) -> None:
+    """That so many records can be in so many inflated bytes."""
+    if head.record_count * LEAST_RECORD > size:
+        raise InvalidRecord(
+            f"the batch claims {head.record_count} records, and inflates to {size} bytes"
+        )
+
+
 def look_through(found: Iterable[Data], most: int | None = None) -> Survey:
-    """The same for the pieces of a batch, of any sizes."""
-    size, asks, carried = 0, False, b""
+    """The same for the pieces of a batch, of any sizes. Long pieces are searched in place; what spans two
+    pieces is found in a copy of the few bytes on both sides of the border."""
+    size, asking, carried = 0, False, b""
     for piece in found:
         size += len(piece)
         if most is not None and size > most:
             raise WouldBlock
-        if not asks:
+        if asking:
+            continue
+        if len(piece) < _SHORT:
             window = carried + piece
             border = max(0, len(window) - _CARRIED)
-            asks = _seen(window) and _foreign(window, border)
+            asking = _asks(window, border)
             carried = window[border:]
-    return Survey(size, asks or (_seen(carried) and _foreign(carried, len(carried))))
+        else:
+            asking = _asks(carried + piece[:_CARRIED], len(carried)) or _asks(
+                piece, len(piece) - _CARRIED
+            )
+            carried = bytes(piece[-_CARRIED:])
+    return Survey(size, asking or _asks(carried, len(carried)))
 
 
-def _seen(data: Data) -> bool:
-    return len(data) > 0 and utf8_uncased_search(data, PREFIX) >= 0
+def asks(data: Data) -> bool:
+    """Whether the inflated records of a batch may ask for something."""
+    return _asks(data, len(data))
+
+
+def _asks(data: Data, end: int) -> bool:
+    """Whether a name that begins before `end` may ask for something."""
+    return len(data) > 0 and utf8_uncased_search(data, PREFIX) >= 0 and _foreign(data, end)
 
 
 def _foreign(data: Data, end: int) -> bool:

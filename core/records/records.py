@@ -92,6 +92,34 @@ def _field(data: bytearray, at: int, end: int) -> tuple[bytes | None, int]:
     return bytes(data[at : at + length]), at + length
 
 
+def doubled_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A varint as it stands, before its zigzag is undone, and the place after it: twice the number if it is
+    not negative; odd if it is. For loops over many records: short ones take half the time."""
+    low = data[at]
+    if low < 0x80:
+        return low, at + 1
+    high = data[at + 1]
+    if high < 0x80:
+        return low & 0x7F | high << 7, at + 2
+    number, at = varint(data, at)
+    return (2 * number if number >= 0 else -2 * number - 1), at
+
+
+def signed(doubled: int) -> int:
+    """The number that `doubled_varint` gave."""
+    return (doubled >> 1) ^ -(doubled & 1)
+
+
+def packed_varint(number: int) -> bytes:
+    """A number that is not negative, as a zigzag varint."""
+    left, out = 2 * number, bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
 def varint(data: Data, at: int) -> tuple[int, int]:
     """A zigzag varint and the place after it."""
     value = shift = 0

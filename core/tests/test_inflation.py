@@ -15,7 +15,8 @@ from trio.testing import wait_all_tasks_blocked
 from kumquat.core.errors import InvalidRecord, WouldBlock
 from kumquat.core.inflation import QUICK, QUICK_ROOM, QUICK_THREADS, Inflation
 from kumquat.core.records.batch import HEAD_SIZE, check
-from kumquat.core.records.compression import GZIP, inflate
+from kumquat.core.records.compression import inflate
+from kumquat.core.records.frames import GZIP
 from kumquat.core.records.marks import survey
 from kumquat.core.records.tests.test_batch import built
 

@@ -42,9 +42,9 @@ from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.finder import Finder
 from kumquat.core.wheel.files.refill import refill
+from kumquat.core.wheel.intake.headers import encode_id
 from kumquat.core.wheel.intake.intake import DelayOptions, Intake
 from kumquat.core.wheel.intake.outcomes import Moment
-from kumquat.core.wheel.intake.split import encode_id
 from kumquat.core.wheel.queries import Cursor, Page, Pending, Queries, parse
 from kumquat.core.wheel.schedule.bodies import LogBodies, read_bodies
 from kumquat.core.wheel.schedule.deliverer import Deliverer

@@ -26,7 +26,7 @@ from kumquat.core.errors import KumquatError
 from kumquat.core.pools import DECODE, in_thread
 from kumquat.gateway.net.dispatch import ANSWERABLE, Disconnect, dispatch
 from kumquat.gateway.net.limits import FREE
-from kumquat.gateway.net.repeats import Repeats
+from kumquat.gateway.net.repeats import Repeats, ToOpen
 from kumquat.gateway.wire.codes import ErrorCode
 from kumquat.gateway.wire.errors import WireError
 from kumquat.gateway.wire.frame import read_request_header
@@ -92,6 +92,11 @@ class BurstHandler:
                 if template is not None:
                     slot = template.stage(frame)
                     if slot is not None:
+                        if isinstance(slot, ToOpen):
+                            await self._open(*slot)
+                            blocked = self._log.produce_blocked
+                            template = None if blocked else self._repeats.template
+                            continue
                         self._staged = True
                         if slot[0] > self._highest:
                             self._highest = slot[0]

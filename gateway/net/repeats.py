@@ -8,20 +8,29 @@ between topics would make templates in vain, so there are at least BETWEEN other
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from kumquat.gateway.net.answers import Slot
-    from kumquat.gateway.net.dispatch import Route, Session
+    from kumquat.gateway.net.dispatch import Opening, Route, Session
 
 BETWEEN = 64
 LOOKED_AT = 14
 """How much of a body must be alike: what a Produce has before its batch, even with the shortest name."""
 
 
+class ToOpen(NamedTuple):
+    """A request that has to wait: what is to be awaited for it, and what its answer needs."""
+
+    route: Route
+    correlation_id: int
+    request: Any
+    opening: Opening
+
+
 class Template(Protocol):
-    def stage(self, frame: memoryview) -> Slot | None:
-        """The slot of a frame that fits; None if it does not, and then nothing has happened."""
+    def stage(self, frame: memoryview) -> Slot | ToOpen | None:
+        """The slot of a frame that fits; None if it does not. Unless it is a slot, nothing has happened."""
 
 
 class Repeats:

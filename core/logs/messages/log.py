@@ -63,6 +63,7 @@ from kumquat.core.logs.messages.segment import OpenFiles, Segment
 from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.writer import Appended, Writer
+from kumquat.core.records.batch import BatchHead
 
 log = logging.getLogger("kumquat.log")
 
@@ -147,9 +148,15 @@ class MessageLog:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
-        """Check and stage a batch: see Writer.append_nowait."""
-        return self._writer.append_nowait(subject, batch, look)
+    def append_nowait(
+        self, subject: Subject, batch: memoryview, head: BatchHead | None = None
+    ) -> Appended:
+        """Stage a batch as it is: see Writer.append_nowait."""
+        return self._writer.append_nowait(subject, batch, head)
+
+    def original_of(self, subject: Subject, head: BatchHead) -> Appended | None:
+        """Where the batch is that this one repeats; None: it repeats none."""
+        return self._writer.original_of(subject, head)
 
     def park_nowait(
         self,

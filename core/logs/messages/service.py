@@ -36,6 +36,7 @@ from kumquat.core.logs.messages.subject import Subject, Subjects
 from kumquat.core.logs.messages.tail import Batch
 from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.pools import READ, SEARCH, in_thread
+from kumquat.core.records.batch import BatchHead
 
 log = logging.getLogger("kumquat.log")
 
@@ -139,9 +140,11 @@ class MessageService:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
-        """Check and stage a batch: see Writer.append_nowait."""
-        return self.log.append_nowait(subject, batch, look)
+    def append_nowait(
+        self, subject: Subject, batch: memoryview, head: BatchHead | None = None
+    ) -> Appended:
+        """Stage a batch as it is: see Writer.append_nowait."""
+        return self.log.append_nowait(subject, batch, head)
 
     def write_nowait(self) -> None:
         """Write all that is staged and begin to sync it. StorageError: none of it happened."""

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from kumquat.core.errors import MessageTooLarge
 from kumquat.core.logs.messages.format import PackedProducers, SubjectState, pack_producer
 from kumquat.core.logs.messages.producers import ProducerState
+from kumquat.core.records.look import Look, look
 
 ENTRY = 4  # numbers per entry
 
@@ -73,6 +75,17 @@ class Subject:
             f"<subject {self.id} {self.name!r} {self.earliest}..{self.high_watermark}"
             f"..{self.next_sequence}>"
         )
+
+    def look(self, batch: memoryview, limit: int) -> Look:
+        """Check a batch that a client sends here, and say what has to be done with it: see look.py.
+        `limit`: `max.decompressed.bytes`."""
+        config = self.config
+        if len(batch) > config.max_message_bytes:
+            raise MessageTooLarge(
+                f"a batch of {len(batch)} bytes is larger than max.message.bytes "
+                f"({config.max_message_bytes}) of {self.name!r}"
+            )
+        return look(batch, config.delay_enabled, limit)
 
     def forget_producers(self, before: int, most: int) -> bool:
         """Drop producers that have been silent since then, so many at the most; whether there may be

@@ -17,10 +17,7 @@ from crc32c import crc32c
 
 from kumquat.core.errors import (
     InvalidTimestamp,
-    MessageTooLarge,
-    MustOpen,
     StorageError,
-    WouldBlock,
 )
 from kumquat.core.logs.disk.commit import Commit
 from kumquat.core.logs.disk.files import Buffer
@@ -51,7 +48,6 @@ from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.tail import Batch, Tail, keep
 from kumquat.core.records.batch import (
-    CODEC_MASK,
     LOG_APPEND_TIME,
     BatchHead,
     check,
@@ -59,12 +55,8 @@ from kumquat.core.records.batch import (
     stamp,
     stamp_append_time,
 )
-from kumquat.core.records.compression import LIGHT
-from kumquat.core.records.marks import may_ask, survey
 
 _FORGOTTEN_AT_ONCE = 1_000
-HEAVY = 16 << 10
-"""A compressed batch from this size on is not inflated on the event loop."""
 
 
 class Appended(NamedTuple):
@@ -75,6 +67,9 @@ class Appended(NamedTuple):
     end: int
     """Position behind the frame: the batch is durable when the log is synced up to there."""
 
+
+_new = tuple.__new__
+"""Appended(…) takes three times as long, 0.3 µs of the 5 that a batch costs."""
 
 Undo = tuple[int, ProducerState | None]
 """The producer of a batch, -1 for none, and what was known of it before."""
@@ -116,40 +111,34 @@ class Writer:
 
     # --- staging -------------------------------------------------------------------------------
 
-    def append_nowait(self, subject: Subject, batch: memoryview, look: bool = True) -> Appended:
-        """Check and stage a batch, stamping its offsets in place; or give the original's place if it
-        repeats one. The buffer behind `batch` belongs to the log from here on. MustOpen: it may hold
-        delayed records; `look` is False for one that was opened, and holds none."""
+    def append_nowait(
+        self, subject: Subject, batch: memoryview, head: BatchHead | None = None
+    ) -> Appended:
+        """Stage a batch as it is, stamping its offsets in place; or give the original's place if it repeats
+        one. The buffer behind `batch` belongs to the log from here on. `head`: as Subject.look gave it;
+        without it, the batch is checked here."""
         if self.fenced is not None:
             raise self.fenced
-        config = subject.config
-        if len(batch) > config.max_message_bytes:
-            raise MessageTooLarge(
-                f"a batch of {len(batch)} bytes is larger than max.message.bytes "
-                f"({config.max_message_bytes}) of {subject.name!r}"
-            )
-        head = check(batch)
+        if head is None:
+            head = check(batch)
         producer = head[9]
         before: ProducerState | None = None
         if producer >= 0 and subject.producers is not None:
             before = subject.producers.get(producer)
             original = check_sequence(before, producer, head[10], head[11], head[12])
             if original is not None:
-                append_time = original.store_time if config.log_append_time else -1
-                return Appended(original.base_sequence, append_time, original.end)
-        if look and config.delay_enabled and (head[5] & CODEC_MASK or may_ask(batch)):
-            self._look_inside(batch, head)
+                return _repeated(subject, original)
         return self._stage_batch(subject, batch, head, producer, before)
 
-    def _look_inside(self, batch: memoryview, head: BatchHead) -> None:
-        """MustOpen unless the batch is small, compressed, and evidently plain."""
-        if head.attributes & CODEC_MASK and len(batch) < HEAVY:
-            try:
-                if not survey(batch, head, self._options.max_decompressed_bytes, LIGHT).asks:
-                    return
-            except WouldBlock:
-                pass
-        raise MustOpen("the batch may hold delayed records")
+    def original_of(self, subject: Subject, head: BatchHead) -> Appended | None:
+        """Where the batch is that this one repeats; None: it repeats none. It may be opened then."""
+        if self.fenced is not None:
+            raise self.fenced
+        if head.producer_id < 0 or subject.producers is None:
+            return None
+        before = subject.producers.get(head.producer_id)
+        original = check_sequence(before, head.producer_id, head[10], head[11], head[12])
+        return None if original is None else _repeated(subject, original)
 
     def _stage_batch(
         self,
@@ -185,7 +174,7 @@ class Writer:
             first = head.base_sequence
             batch_of = ProducerBatch(first, last_of(first, count), base, now, end)
             state.produced(subject, producer, head.producer_epoch, batch_of)
-        return Appended(base, append_time, end)
+        return _new(Appended, (base, append_time, end))
 
     def park_nowait(
         self,
@@ -335,3 +324,8 @@ class Writer:
         self._buffers = []
         self._staged = []
         self._staged_end = self._commit.written
+
+
+def _repeated(subject: Subject, original: ProducerBatch) -> Appended:
+    append_time = original.store_time if subject.config.log_append_time else -1
+    return Appended(original.base_sequence, append_time, original.end)

@@ -8,7 +8,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from kumquat.core.records.compression import GZIP, LZ4, SNAPPY, ZSTD
+from kumquat.core.records.frames import GZIP, LZ4, SNAPPY, ZSTD
 
 
 def _gzip(data: bytes) -> bytes:

@@ -9,16 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.errors import CorruptMessage, InvalidRecord, KumquatError
-from kumquat.core.records.compression import (
-    GZIP,
-    LZ4,
-    SNAPPY,
-    ZSTD,
-    compressed,
-    held,
-    inflate,
-    pieces,
-)
+from kumquat.core.records.compression import compressed, held, inflate, pieces
+from kumquat.core.records.frames import GZIP, LZ4, SNAPPY, ZSTD
 from kumquat.core.records.tests.codecs import WRITERS
 
 MIB = 1 << 20

@@ -1,10 +1,10 @@
 """Where messages for later are taken in, cancelled and moved; the shell around split.py and outcomes.py.
 
-A batch that has to be opened is split, off the loop when it is large (core/inflation.py). A compressed
-one is first looked through piece by piece, which says whether it asks for anything at all, and how much
-memory it takes to split it. What it cancels or moves is looked up first, in a thread too where schedule
-files have to be searched. Time passes meanwhile: so all is decided on the loop, in one go with the write,
-by what holds then; and it is looked up again if a fill came in between.
+A batch that asks for something is split, off the loop when it is large (core/inflation.py). If the look at
+it (core/records/look.py) could not say whether it asks, it is first looked through piece by piece in a
+thread, which also says how much memory it takes to split it. What it cancels or moves is looked up first,
+in a thread too where schedule files have to be searched. Time passes meanwhile: so all is decided on the
+loop, in one go with the write, by what holds then; and it is looked up again if a fill came in between.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from kumquat.core.errors import (
     InvalidTimestamp,
     KumquatError,
     StorageError,
-    WouldBlock,
 )
 from kumquat.core.logs.messages.parked import (
     DELIVERED,
@@ -36,10 +35,11 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import Subject
-from kumquat.core.logs.messages.writer import HEAVY, Appended
+from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.pools import QUERY, in_thread
-from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
-from kumquat.core.records.compression import LIGHT, held, inflate
+from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead
+from kumquat.core.records.compression import held, inflate
+from kumquat.core.records.look import LARGE, Look
 from kumquat.core.records.marks import Survey, survey
 from kumquat.core.wheel.files.finder import Finder
 from kumquat.core.wheel.intake.outcomes import (
@@ -55,6 +55,8 @@ from kumquat.core.wheel.intake.split import Split, split
 from kumquat.core.wheel.schedule.parts import FRAME, Named
 from kumquat.core.wheel.schedule.schedule import Schedule
 
+_HEAVY = 16 << 10
+"""Records of so many bytes are not split on the event loop."""
 _WHILE_SPLIT = 2
 """How many times its records a batch takes while it is split: they, and what they become."""
 
@@ -98,41 +100,41 @@ class Intake:
 
     # --- batches --------------------------------------------------------------------------------
 
-    async def produce(self, subject: Subject, batch: memoryview) -> Appended:
-        """Store a batch that has to be opened; written when it returns, durable when synced."""
-        head = read_head(batch)
+    async def produce(self, subject: Subject, batch: memoryview, look: Look) -> Appended:
+        """Store a batch that asks for something, or is too large for the loop to know; written when it
+        returns, durable when synced. `look`: Subject.look(batch)."""
+        head = look.head
+        original = self._log.log.original_of(subject, head)
+        if original is not None:
+            return original
         if head.attributes & LOG_APPEND_TIME and not subject.config.log_append_time:
             raise InvalidTimestamp("a producer may not send batches of log append time")
-        opened = await self._open(subject, batch, head)
+        opened = await self._open(subject, batch, look)
         if opened is not None:
             return await self._park(subject, head, opened)
         _check_alive(subject)
-        appended = self._log.log.append_nowait(subject, batch, look=False)
+        appended = self._log.append_nowait(subject, batch, head)
         self._log.write_nowait()
         return appended
 
-    async def _open(self, subject: Subject, batch: memoryview, head: BatchHead) -> Split | None:
+    async def _open(self, subject: Subject, batch: memoryview, look: Look) -> Split | None:
         """What a batch is split into; None: it asks for nothing."""
-        now, most, limit = self._now_ms(), subject.config.max_message_bytes, self._inflation.limit
-        size = len(batch)
-        if head.attributes & CODEC_MASK:
-            size, asks = await self._survey(batch, head)
+        size = look.size
+        if look.verdict is LARGE:
+            size, asks = await self._survey(batch, look)
             if not asks:
                 return None
-        work = partial(_split, batch, head, now, self._options.max_ms, most, limit)
-        if size < HEAVY:
+        now, most, limit = self._now_ms(), subject.config.max_message_bytes, self._inflation.limit
+        work = partial(_split, batch, look, now, self._options.max_ms, most, limit)
+        if size < _HEAVY:
             return work()
         return await self._inflation.run_sized(work, size, _WHILE_SPLIT * size)
 
-    async def _survey(self, batch: memoryview, head: BatchHead) -> Survey:
+    async def _survey(self, batch: memoryview, look: Look) -> Survey:
         limit = self._inflation.limit
-        if len(batch) < HEAVY:
-            try:
-                return survey(batch, head, limit, LIGHT)
-            except WouldBlock:
-                pass
-        needed = held(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit)
-        return await self._inflation.run(partial(survey, batch, head, limit), needed)
+        needed = held(look.head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit)
+        work = partial(survey, batch, look.head, limit)
+        return await self._inflation.run(work, needed, expected=look.size)
 
     async def _park(self, subject: Subject, head: BatchHead, opened: Split) -> Appended:
         moves = {cancel.delay_id: False for cancel in opened.cancels}
@@ -278,10 +280,12 @@ async def search_in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 def _split(
-    batch: memoryview, head: BatchHead, now: int, max_ms: int, most: int, limit: int
+    batch: memoryview, look: Look, now: int, max_ms: int, most: int, limit: int
 ) -> Split | None:
-    data = inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit)
-    return split(batch, head, data, now, max_ms, most)
+    head, records = look.head, look.records
+    if records is None:
+        records = inflate(head.attributes & CODEC_MASK, batch[HEAD_SIZE:], limit)
+    return split(batch, head, records, now, max_ms, most)
 
 
 def _check_alive(subject: Subject) -> None:

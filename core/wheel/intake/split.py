@@ -1,40 +1,32 @@
 """A client's batch, opened and split: what is plain, what is for later, what cancels.
 
-Four headers of a record ask for something. All begin alike, so one search tells nearly every plain batch
-(core/records/marks.py); only a batch that may ask for something comes here.
+Only a batch that may ask for something comes here (core/records/look.py). What a record may ask, and by
+which headers, is in headers.py. One pass over the records sorts them:
 
-    qmq-delay-ms      from now: decimal milliseconds, or a duration (`90s`, `1h30m`; durations.py)
-    qmq-deliver-at    decimal milliseconds since the epoch, or ISO 8601 with a zone; what is past is due now
-    qmq-delay-id      names the message in its subject, together with one of the times
-    qmq-delay-cancel  cancels the message of that name; with one of the times, moves it to then
+- A record with a time is parked: it is stored apart (core/logs/messages/parked.py), with key, value and the
+  headers that it keeps.
+- A record that cancels or moves a parked one is taken out and stored nowhere: see Cancel.
+- All others are plain and stay a batch, with the deltas, timestamps, producer and codec that they had. The
+  offsets of the records taken out are holes in it.
 
 Rules:
-- A value that is not what it should be refuses the whole batch. The reason names the record by its index
-  in the batch, the header, what was found and what is allowed. Nothing is clamped.
-- So does a header whose name begins like these, case aside, and is none of them: it is misspelled, and
-  its message would arrive at once. Names of the broker's own (`OURS` in marks.py) pass.
-- A parked record (core/logs/messages/parked.py) has key, value and the headers that stay. The four
-  above are gone, and so are `qmq-due-ms` and `qmq-created-ms`, which delivery sets; a plain record
-  keeps whatever it has.
-- The plain records stay a batch with the deltas, timestamps, producer and codec that they had. The
-  offsets of the others are holes in it.
+- A record that is not what it should be refuses the whole batch; the reason names it by its index.
 - What is stored is bounded by `max.message.bytes` (`most` here): once for the plain batch, compressed as
-  it is stored, and once for the parked records, which are stored as they are. MESSAGE_TOO_LARGE makes
+  it is stored, and once for the parked records, which are stored uncompressed. MESSAGE_TOO_LARGE makes
   clients that can split the batch do so.
-- A record in which no name can begin is plain and is passed over by its length; its inside stays the
-  client's affair, as in a batch that nobody opens.
+- A record in which no name of such a header can begin is plain and is passed over by its length. Its inside
+  is not checked, as in a batch that is not opened.
 
-Left out: what a cancel meets, and whether it was alone in its batch, is the service's business. Pure; the
-loop over the records runs in a few microseconds for each, so large batches belong in a thread.
+Not decided here: what a cancel finds, and what it does if the batch holds more than it (the service).
+Pure. Each record takes a few microseconds, so large batches belong in a thread.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import accumulate, product
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import stringzilla
 from crc32c import crc32c
@@ -50,28 +42,23 @@ from kumquat.core.records.batch import (
     BatchHead,
 )
 from kumquat.core.records.compression import compressed
-from kumquat.core.records.marks import OURS, PREFIX
-from kumquat.core.records.records import varint
-from kumquat.core.wheel.files.format import LONGEST_ID
-from kumquat.core.wheel.intake.durations import FORMS, read_duration, read_instant
+from kumquat.core.records.marks import PREFIX
+from kumquat.core.records.records import doubled_varint, packed_varint, signed
+from kumquat.core.wheel.intake.headers import (
+    CANCEL,
+    DELAY,
+    DELAY_ID,
+    DELIVER_AT,
+    MOST_DIGITS,
+    due_of,
+    id_in,
+    read_headers,
+    refusal,
+)
 
-DELAY: Final = b"qmq-delay-ms"
-DELIVER_AT: Final = b"qmq-deliver-at"
-DELAY_ID: Final = b"qmq-delay-id"
-CANCEL: Final = b"qmq-delay-cancel"
-
-_ASKING = frozenset((DELAY, DELIVER_AT, DELAY_ID, CANCEL))
-_DROPPED = frozenset((b"qmq-due-ms", b"qmq-created-ms"))
-assert all(name.startswith(PREFIX) for name in _ASKING | _DROPPED)
-
-_ALLOWED_ID = f"1 to {LONGEST_ID} bytes of UTF-8"
-_MOST_DIGITS = 19
-_INSTANTS = "in milliseconds since 1970 or as ISO 8601 with a zone (2027-03-01T08:00Z)"
-_SHOWN = 40
-"""How much of a bad value an error shows."""
 _DELAY_ALONE = b"\x02\x18" + DELAY
 _DELIVER_AT_ALONE = b"\x02\x1c" + DELIVER_AT
-"""The headers of a record that has just this one, up to its value's length."""
+"""The headers of a record that has only this one, up to its value's length."""
 _TWO_HEADERS = b"\x04"
 
 _ODD_PREFIXES = sorted({bytes(each) for each in product(b"qQ", b"mM", b"qQ", b"-")} - {PREFIX})
@@ -82,9 +69,6 @@ _SUMMED = struct.Struct(">qqH")
 assert (_SUMS.size, _SUMS.size + _SUMMED.size) == (CRC_BEGINS, RECORD_HEAD_SIZE)
 _LENGTH, _CRC, _COUNT = 8, 17, 57
 """Where these fields lie in the head of a batch."""
-
-_Asked = dict[bytes, bytes | None]
-"""The headers that ask for something, with their values."""
 
 
 class Cancel(NamedTuple):
@@ -186,22 +170,22 @@ class _Sorting:
             elif (high := data[at + 1]) < 0x80:
                 doubled, at = doubled & 0x7F | high << 7, at + 2
             else:
-                doubled, at = _doubled(data, at)
+                doubled, at = doubled_varint(data, at)
             end = at + (doubled >> 1)
             if doubled & 1 or end > size:
-                raise InvalidRecord(f"it claims {_signed(doubled)} bytes, {size - at} are left")
+                raise InvalidRecord(f"it claims {signed(doubled)} bytes, {size - at} are left")
             if (since := data[at + 1]) < 0x80:
                 at += 2
             else:
-                since, at = _doubled(data, at + 1)
+                since, at = doubled_varint(data, at + 1)
             if (delta := data[at]) < 0x80:
                 at += 1
             elif (high := data[at + 1]) < 0x80:
                 delta, at = delta & 0x7F | high << 7, at + 2
             else:
-                delta, at = _doubled(data, at)
+                delta, at = doubled_varint(data, at)
             if delta != 2 * index:
-                raise InvalidRecord(f"its offset delta is {_signed(delta)}")
+                raise InvalidRecord(f"its offset delta is {signed(delta)}")
             if mark < at:
                 mark = searched.find(PREFIX, at)
                 mark = mark if mark >= 0 else size
@@ -230,22 +214,22 @@ class _Sorting:
         if due is not None:
             self._park(due, created, b"", fields + _TWO_HEADERS)
             return True
-        asked, stay, count = self._headers(headers_at, end)
+        asked, kept, count = read_headers(self._data, headers_at, end)
         if not asked:
             return False
-        due = self._due(asked)
+        due = due_of(asked, self._now, self._max_delay_ms)
         if CANCEL in asked:
             if DELAY_ID in asked:
-                raise _refused(DELAY_ID, asked[DELAY_ID], f"not beside {CANCEL.decode()}")
-            self.cancels.append(Cancel(self._index, _name(CANCEL, asked), due, len(self.dues)))
+                raise refusal(DELAY_ID, asked[DELAY_ID], f"not beside {CANCEL.decode()}")
+            self.cancels.append(Cancel(self._index, id_in(CANCEL, asked), due, len(self.dues)))
             return True
         if due is None:
             times = f"{DELAY.decode()} or {DELIVER_AT.decode()}"
-            raise _refused(DELAY_ID, asked[DELAY_ID], f"only beside {times}")
+            raise refusal(DELAY_ID, asked[DELAY_ID], f"only beside {times}")
         name = b""
         if DELAY_ID in asked:
-            name = self.names[len(self.dues)] = _name(DELAY_ID, asked)
-        self._park(due, created, name, fields + _varint(count + 2) + stay)
+            name = self.names[len(self.dues)] = id_in(DELAY_ID, asked)
+        self._park(due, created, name, fields + packed_varint(count + 2) + kept)
         return True
 
     def _park(self, due: int, created: int, name: bytes, body: bytes) -> None:
@@ -266,104 +250,11 @@ class _Sorting:
         else:
             return None
         text = data[value_at + 1 : end]
-        if text.isdigit() and data[value_at] == 2 * len(text) and len(text) <= _MOST_DIGITS:
+        if text.isdigit() and data[value_at] == 2 * len(text) and len(text) <= MOST_DIGITS:
             due = begin + int(text)
             if self._now <= due <= self._now + self._max_delay_ms:
                 return due
         return None
-
-    def _allowed(self, due: int) -> int | None:
-        """A due time; None: it is too late."""
-        if due <= self._now + self._max_delay_ms:
-            return due if due > self._now else self._now
-        return None
-
-    def _due(self, asked: _Asked) -> int | None:
-        """When it is to be delivered; None: no time is given."""
-        if DELAY in asked:
-            if DELIVER_AT in asked:
-                raise _refused(DELIVER_AT, asked[DELIVER_AT], f"not beside {DELAY.decode()}")
-            name, read, begin, form = DELAY, read_duration, self._now, FORMS
-        elif DELIVER_AT in asked:
-            name, read, begin, form = DELIVER_AT, read_instant, 0, _INSTANTS
-        else:
-            return None
-        text = asked[name] or b""
-        try:
-            digits = text.isdigit() and len(text) <= _MOST_DIGITS
-            due = self._allowed(begin + (int(text) if digits else read(text.decode("ascii"))))
-        except ValueError:
-            due = None
-        if due is None:
-            latest = self._now + self._max_delay_ms - begin
-            allowed = f"0 to {latest} (delay.max.ms is {self._max_delay_ms}), {form}"
-            raise _refused(name, asked[name], allowed)
-        return due
-
-    def _headers(self, at: int, end: int) -> tuple[_Asked, bytes, int]:
-        """What the record asks for, the other headers that it keeps if it is parked, and their count."""
-        data = self._data
-        asked: _Asked = {}
-        stay = []
-        doubled, at = _doubled(data, at)
-        if doubled & 1:
-            raise InvalidRecord(f"it claims {_signed(doubled)} headers")
-        for _ in range(doubled >> 1):
-            start = at
-            doubled, at = _doubled(data, at)
-            name = data[at : at + (doubled >> 1)]
-            if doubled & 1 or (at := at + len(name)) > end:
-                raise InvalidRecord("it has a header without a name, or with one beyond its end")
-            doubled, value_at = _doubled(data, at)
-            at = value_at if doubled & 1 else value_at + (doubled >> 1)
-            if name in _ASKING:
-                if name in asked:
-                    raise _refused(name, asked[name], "once, it is there twice")
-                asked[name] = None if doubled & 1 else data[value_at:at]
-            elif name not in _DROPPED:
-                if name[:4].lower() == PREFIX:
-                    _check_known(name)
-                stay.append(data[start:at])
-        if at != end:
-            raise InvalidRecord(f"it claims to end at byte {end}, its fields end at {at}")
-        return asked, b"".join(stay), len(stay)
-
-
-def encode_id(text: str) -> bytes:
-    """A delay id that came by another way than a header. InvalidRecord: it cannot be one."""
-    delay_id = text.encode(errors="surrogatepass")
-    if not _is_id(delay_id):
-        raise InvalidRecord(f"the delay id is {_shown(delay_id)}; allowed is {_ALLOWED_ID}")
-    return delay_id
-
-
-def _check_known(name: bytes) -> None:
-    """That a header which begins like those that ask for something is one of the broker's own."""
-    lowered = name.lower()
-    if not lowered.startswith(OURS):
-        close = get_close_matches(lowered.decode("latin-1"), map(bytes.decode, _ASKING), 1, 0.5)
-        meant = f"did you mean {close[0]}? " if close else ""
-        shown = repr(name[:_SHOWN])[1:]
-        raise InvalidRecord(
-            f"header {shown} is not known, and would be ignored: {meant}"
-            f"There are {', '.join(each.decode() for each in sorted(_ASKING))}, in small letters"
-        )
-
-
-def _name(header: bytes, asked: _Asked) -> bytes:
-    """The delay id in a header."""
-    name = asked[header]
-    if name is None or not _is_id(name):
-        raise _refused(header, name, _ALLOWED_ID)
-    return name
-
-
-def _is_id(delay_id: bytes) -> bool:
-    try:
-        delay_id.decode()
-    except UnicodeDecodeError:
-        return False
-    return 0 < len(delay_id) <= LONGEST_ID
 
 
 def _without(
@@ -393,29 +284,12 @@ def _kept(taken: list[tuple[int, int]], records: memoryview) -> Iterator[memoryv
     yield records[kept:]
 
 
-def _doubled(data: bytes, at: int) -> tuple[int, int]:
-    """A varint before its zigzag is undone (twice a number that is not negative; odd: negative), and
-    the place after it."""
-    low = data[at]
-    if low < 0x80:
-        return low, at + 1
-    high = data[at + 1]
-    if high < 0x80:
-        return low & 0x7F | high << 7, at + 2
-    number, at = varint(data, at)
-    return (2 * number if number >= 0 else -2 * number - 1), at
-
-
-def _signed(doubled: int) -> int:
-    return (doubled >> 1) ^ -(doubled & 1)
-
-
 def _headers_begin(data: bytes, at: int) -> int:
     """The place behind the key, which begins at `at`, and the value. Either may be null."""
     if (doubled := data[at]) < 0x80:
         at += 1
     else:
-        doubled, at = _doubled(data, at)
+        doubled, at = doubled_varint(data, at)
     if not doubled & 1:
         at += doubled >> 1
     if (doubled := data[at]) < 0x80:
@@ -423,25 +297,5 @@ def _headers_begin(data: bytes, at: int) -> int:
     elif (high := data[at + 1]) < 0x80:
         doubled, at = doubled & 0x7F | high << 7, at + 2
     else:
-        doubled, at = _doubled(data, at)
+        doubled, at = doubled_varint(data, at)
     return at if doubled & 1 else at + (doubled >> 1)
-
-
-def _varint(number: int) -> bytes:
-    left, out = 2 * number, bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    out.append(left)
-    return bytes(out)
-
-
-def _refused(header: bytes, found: bytes | None, allowed: str) -> InvalidRecord:
-    return InvalidRecord(f"header {header.decode()} is {_shown(found)}; allowed is {allowed}")
-
-
-def _shown(found: bytes | None) -> str:
-    if found is None:
-        return "null"
-    shown = repr(found[:_SHOWN])[1:]
-    return shown if len(found) <= _SHOWN else f"{shown}… ({len(found)} bytes)"

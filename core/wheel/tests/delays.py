@@ -123,7 +123,9 @@ class Broker:
     async def park(self, name: str, *messages: Message, **fields: int) -> Appended:
         """Produce a batch, durably."""
         made = batch(*messages, timestamp=self.clock.now_ms(), **fields)
-        appended = await self.delay.produce(self.subject(name), memoryview(made))
+        subject, data = self.subject(name), memoryview(made)
+        look = subject.look(data, self.log.inflation.limit)
+        appended = await self.delay.produce(subject, data, look)
         await self.log.wait_synced(appended.end)
         return appended
 

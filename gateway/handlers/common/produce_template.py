@@ -11,17 +11,23 @@ What makes this safe:
   frame with the same bytes around its batch, and a length that fits, decodes to the same request with
   another batch.
 - The answer is what the encoder gives for three marks, which are then looked for and cut out of it.
-- Whatever is not plain success (another frame, a deleted topic, a batch that the log refuses) is left
-  to the handler: `stage` gives None, and nothing has happened.
+- Whatever does not fit (another frame, a deleted topic) and whatever is refused is left to the handler:
+  `stage` gives None, and nothing has happened.
+- A batch that has to wait goes the handler's way too, but has been looked at already. So it is decoded, and
+  the connection is given what it has to await, with the look in it (produce_opening.py).
 - test_produce_template.py holds it against the handler, byte for byte, in every version.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from kumquat.core.errors import KumquatError
+from kumquat.core.records.look import PLAIN
+from kumquat.gateway.handlers.common.produce_opening import ALL, ZSTD_SINCE, open_rest
+from kumquat.gateway.net.repeats import ToOpen
 from kumquat.gateway.topics.table import INTERNAL
 from kumquat.gateway.wire import (
     PartitionProduceResponse,
@@ -32,17 +38,14 @@ from kumquat.gateway.wire import (
 from kumquat.gateway.wire.varint import uvarint
 
 if TYPE_CHECKING:
-    from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
+    from kumquat.core.records.look import Look
     from kumquat.gateway.net.answers import Buffer, Slot
     from kumquat.gateway.net.dispatch import Route, Session
 
 HEAD_AT = 8
 """Behind API key, version and correlation id."""
 LAYOUTS_KEPT = 1024
-ALL = -1
-ZSTD_SINCE = 7
-"""Before this version the handler has to look for zstd."""
 
 Layout = tuple[bytes, int, int]
 """What stands before the batch (its length), where the batch begins and where it ends."""
@@ -70,7 +73,7 @@ def make_template(
     buffers = ProduceRequest.encode(request, route.version)
     if b"".join(buffers) != frame[start:].tobytes():
         return None
-    return Template(route, log, subject, request, frame, start, start + len(buffers[0]))
+    return Template(session, route, subject, request, frame, start, start + len(buffers[0]))
 
 
 class Template:
@@ -85,8 +88,10 @@ class Template:
         "_head",
         "_head_size",
         "_layouts",
+        "_limit",
         "_pack",
         "_route",
+        "_session",
         "_size",
         "_start",
         "_subject",
@@ -98,8 +103,8 @@ class Template:
 
     def __init__(
         self,
+        session: Session,
         route: Route,
-        log: MessageService,
         subject: Subject,
         request: ProduceRequest,
         frame: memoryview,
@@ -109,8 +114,11 @@ class Template:
         (partition,) = request.topic_data[0].partition_data
         assert partition.records is not None
         self.appends = True
+        self._session = session
         self._route = route
+        log = session.broker.log
         self._append = log.append_nowait
+        self._limit = log.inflation.limit
         self._subject = subject
         self._all = request.acks == ALL
         self._flexible = route.version >= ProduceRequest.flexible_from
@@ -151,8 +159,9 @@ class Template:
         assert mark
         self._pack = Struct(f">ii{len(self._before)}sqqq{len(self._behind)}s").pack
 
-    def stage(self, frame: memoryview) -> Slot | None:
-        """Stage the batch of a frame and give its answer; None: the frame is for the handler."""
+    def stage(self, frame: memoryview) -> Slot | ToOpen | None:
+        """Stage the batch of a frame and give its answer, or what is to be awaited for it; None: the frame
+        is for the handler."""
         size, subject, head_size = len(frame), self._subject, self._head_size
         if size <= head_size or subject.deleted:
             return None
@@ -164,8 +173,12 @@ class Template:
             or frame[end:].tobytes() != self._tail
         ):
             return None
+        batch = frame[start:end]
         try:
-            base, append_time, position = self._append(subject, frame[start:end])
+            look = subject.look(batch, self._limit)
+            if look.verdict is not PLAIN:
+                return self._to_open(frame, correlation_id, look)
+            base, append_time, position = self._append(subject, batch, look.head)
         except KumquatError:
             return None
         answer = self._pack(
@@ -178,6 +191,11 @@ class Template:
             self._behind,
         )
         return position if self._all else 0, self, correlation_id, frame, answer
+
+    def _to_open(self, frame: memoryview, correlation_id: int, look: Look) -> ToOpen:
+        request, _ = self._route.decode(frame, self._start)
+        opening = partial(open_rest, self._session, request, [], 0, look)
+        return ToOpen(self._route, correlation_id, request, opening)
 
     def refuse(self, frame: memoryview, code: int, message: str) -> Any:
         """As Route.refuse; what stands for the request in a slot is its frame."""

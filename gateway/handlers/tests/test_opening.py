@@ -14,6 +14,7 @@ import trio
 from kumquat.core.errors import InvalidRecord, KumquatError
 from kumquat.core.logs.tests.batches import batch
 from kumquat.gateway.handlers.common.produce_template import Template
+from kumquat.gateway.net.repeats import ToOpen
 from kumquat.gateway.net.tests.test_connection import alive
 from kumquat.gateway.tests.harness import IO_ERROR, NO_SPACE, Served, produce, serve
 from kumquat.gateway.wire import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.logs.messages.writer import Appended
+    from kumquat.core.records.look import Look
 
 LATER = b"qmq-delay-ms"
 """A batch with these bytes in it has to be opened."""
@@ -49,12 +51,12 @@ class FakeDelay:
     async def count(self, subject: Subject, due_from: int, due_to: int) -> int:
         return 0
 
-    async def produce(self, subject: Subject, data: memoryview) -> Appended:
+    async def produce(self, subject: Subject, data: memoryview, look: Look) -> Appended:
         self.asked.append(subject.name)
         await self.go.wait()
         if self.error is not None:
             raise self.error
-        appended = self._log.append_nowait(subject, data, look=False)
+        appended = self._log.append_nowait(subject, data, look.head)
         self._log.write_nowait()
         return appended
 
@@ -292,7 +294,7 @@ def test_requests_that_repeat_are_opened_too(
 
     def counted(self: Template, frame: memoryview) -> Any:
         slot = stage(self, frame)
-        used.append(slot is not None)
+        used.append(slot is not None and not isinstance(slot, ToOpen))
         return slot
 
     monkeypatch.setattr(Template, "stage", counted)

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.logs.tests.batches import batch
-from kumquat.gateway.handlers.common.produce_template import ZSTD_SINCE, Template
+from kumquat.gateway.handlers.common.produce_opening import ZSTD_SINCE
+from kumquat.gateway.handlers.common.produce_template import Template
 from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, produce, serve
 from kumquat.gateway.wire import ApiVersionsRequest, ProduceRequest
 

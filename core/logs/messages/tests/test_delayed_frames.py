@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from kumquat.core.errors import MustOpen, StorageError
+from kumquat.core.errors import StorageError
 from kumquat.core.logs.messages.format import CANCEL, DELIVERED, PARKED
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.parked import (
@@ -33,6 +33,7 @@ from kumquat.core.logs.tests.batches import batch
 from kumquat.core.logs.tests.driver import DATA, OPTIONS
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.records import read_head, records_of
+from kumquat.core.records.look import ASKS, PLAIN
 
 NOW = 1_700_000_000_000
 PRODUCER = 7
@@ -204,15 +205,23 @@ def test_a_write_that_fails_leaves_no_trace_of_a_parked_batch() -> None:
     assert subject.next_sequence == 3
 
 
-def test_a_batch_with_the_mark_is_not_stored_as_it_is() -> None:
+def test_a_batch_with_the_mark_is_seen_unless_the_subject_has_no_delay() -> None:
     log, _ = opened(FakeFiles(DATA))
     subject = log.create_subject_nowait("s")
-    data = batch(b"a", b"qmq-delay-ms", b"c")
-    with pytest.raises(MustOpen):
-        log.append_nowait(subject, memoryview(data))
-    assert log.append_nowait(subject, memoryview(data), look=False).base_sequence == 0
+    data = memoryview(batch(b"a", b"qmq-delay-ms", b"c"))
+    assert subject.look(data, 1 << 20).verdict is ASKS
     subject.config.delay_enabled = False
-    assert log.append_nowait(subject, memoryview(batch(b"qmq-delay-ms"))).base_sequence == 3
+    assert subject.look(data, 1 << 20).verdict is PLAIN
+
+
+def test_a_batch_that_was_parked_is_known_before_it_is_opened_again() -> None:
+    log, _ = opened(FakeFiles(DATA))
+    subject = log.create_subject_nowait("s")
+    data = memoryview(batch(b"x", b"y", b"z", producer_id=PRODUCER, epoch=0, first=0))
+    head = subject.look(data, 1 << 20).head
+    assert log.original_of(subject, head) is None
+    parked = log.park_nowait(subject, *split_batch(0, "p"))
+    assert log.original_of(subject, head) == parked
 
 
 def test_a_batch_that_is_all_delayed_takes_no_sequence() -> None:
