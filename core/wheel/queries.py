@@ -25,7 +25,8 @@ from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.records.records import varint
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.record_reader import Body, LogBodies, read_bodies
+from kumquat.core.wheel.format import (
     ENTRY,
     HOUR_MS,
     LENGTH,
@@ -35,11 +36,10 @@ from kumquat.core.wheel.files.format import (
     hour_of,
 )
 from kumquat.core.wheel.intake.intake import search_in_thread
-from kumquat.core.wheel.schedule.bodies import Body, LogBodies, read_bodies
-from kumquat.core.wheel.schedule.loader import Loader
-from kumquat.core.wheel.schedule.parts import FRAME, Key
+from kumquat.core.wheel.schedule.model import FRAME, Key
 from kumquat.core.wheel.schedule.schedule import Schedule
 from kumquat.core.wheel.schedule.wheel import LOG, Slot
+from kumquat.core.wheel.tasks.loader import Loader
 
 EVER = 1 << 47
 """A due time beyond all that can be asked for: within what the hours of schedule files reach."""

@@ -39,17 +39,17 @@ from kumquat.core.logs.messages.parked import (
 from kumquat.core.logs.messages.service import MessageService, wall_clock_ms
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.finder import Finder
+from kumquat.core.wheel.files.message_finder import Finder
+from kumquat.core.wheel.files.record_reader import LogBodies, read_bodies
 from kumquat.core.wheel.files.refill import refill
+from kumquat.core.wheel.intake.cancels import Moment
 from kumquat.core.wheel.intake.intake import DelayOptions, Intake
-from kumquat.core.wheel.intake.outcomes import Moment
 from kumquat.core.wheel.intake.split import encode_id
 from kumquat.core.wheel.queries import Cursor, Page, Pending, Queries, parse
-from kumquat.core.wheel.schedule.bodies import LogBodies, read_bodies
-from kumquat.core.wheel.schedule.deliverer import Deliverer
 from kumquat.core.wheel.schedule.lateness import Lateness
-from kumquat.core.wheel.schedule.loader import Loader
 from kumquat.core.wheel.schedule.schedule import Schedule
+from kumquat.core.wheel.tasks.deliverer import Deliverer
+from kumquat.core.wheel.tasks.loader import Loader
 
 __all__ = [
     "Cursor",

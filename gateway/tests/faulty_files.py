@@ -42,7 +42,7 @@ STOPS_SHORT = ("pwritev", "reserve", "preadv_into nowait")
 """Operations that have a short result."""
 HELPERS = (
     *("disk/files.py", "messages/segment.py", "disk/unreadable.py", "disk/segment_file.py"),
-    *("files/blocks.py", "schedule/bodies.py", "files/merge_source.py", "files/file.py"),
+    *("files/blocks.py", "files/record_reader.py", "files/merge_input.py", "files/file.py"),
 )
 """Who calls them is part of the site."""
 _ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.disk.unreadable import read_patiently
-from kumquat.core.wheel.files.format import BLOCK, FENCE, ScheduleClosed, ScheduleDamaged
+from kumquat.core.wheel.format import BLOCK, FENCE, ScheduleClosed, ScheduleDamaged
 
 KEPT_BLOCKS = 16
 READ_AT_ONCE = 16

@@ -20,7 +20,7 @@ from crc32c import crc32c
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import parked_damage
 from kumquat.core.wheel.files.blocks import Section, Source, fence_count
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.format import (
     DUE,
     ENTRY_SIZE,
     FENCE,

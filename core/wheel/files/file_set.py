@@ -20,11 +20,11 @@ from kumquat.core.logs.disk.files import Files
 from kumquat.core.wheel.files import manifest as manifests
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.fill import ReadFrame, names_of, parked_of, tombstones_of
-from kumquat.core.wheel.files.format import ScheduleDamaged, hour_of
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest
 from kumquat.core.wheel.files.merge import Weighed, merge, plan_merge
 from kumquat.core.wheel.files.writer import write_schedule_file
-from kumquat.core.wheel.schedule.parts import Fill
+from kumquat.core.wheel.format import ScheduleDamaged, hour_of
+from kumquat.core.wheel.schedule.model import Fill
 
 FOLDER = "schedule"
 Live = Callable[[int], bool]

@@ -26,7 +26,7 @@ from kumquat.core.logs.messages.parked import (
     delay_id_of,
     heads_of,
 )
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.format import (
     LATEST_DUE,
     LONGEST_ID,
     PENDING,
@@ -34,7 +34,7 @@ from kumquat.core.wheel.files.format import (
     Parked,
     Tombstone,
 )
-from kumquat.core.wheel.schedule.parts import FRAME, Fill, Named, Refiled
+from kumquat.core.wheel.schedule.model import FRAME, Fill, Named, Refiled
 
 log = logging.getLogger("kumquat.delay")
 

@@ -28,9 +28,9 @@ from typing import NamedTuple, TypeVar
 from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import Files, write_file_atomically
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import SUFFIX, TEMPORARY, ScheduleDamaged
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest, pack, parse
 from kumquat.core.wheel.files.rebuild import rebuild
+from kumquat.core.wheel.format import SUFFIX, TEMPORARY, ScheduleDamaged
 
 log = logging.getLogger("kumquat.schedule")
 T = TypeVar("T")

@@ -26,8 +26,8 @@ from crc32c import crc32c
 from kumquat.core.errors import StartError
 from kumquat.core.logs.messages.parked import SCHEDULE_ID
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import ScheduleDamaged, file_name
-from kumquat.core.wheel.schedule.parts import Remembered
+from kumquat.core.wheel.format import ScheduleDamaged, file_name
+from kumquat.core.wheel.schedule.model import Remembered
 
 VERSION = 2
 MAGIC = b"KQM1"

@@ -32,7 +32,9 @@ from typing import NamedTuple
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import DELIVERED, MOVED
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.merge_input import Element, Input, Source
+from kumquat.core.wheel.files.output import Output, has_name
+from kumquat.core.wheel.format import (
     MESSAGE,
     PENDING,
     TOMBSTONE,
@@ -41,8 +43,6 @@ from kumquat.core.wheel.files.format import (
     hour_of,
     name_hash,
 )
-from kumquat.core.wheel.files.merge_source import Element, Input, Source
-from kumquat.core.wheel.files.output import Output, has_name
 
 AT_ONCE = 8
 HELD = 2 << 20

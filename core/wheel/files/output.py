@@ -27,7 +27,7 @@ from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.messages.parked import RECORD_HEAD_SIZE
 from kumquat.core.wheel.files.blocks import SectionWriter
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,
     LEDGER,

@@ -30,7 +30,9 @@ from kumquat.core.logs.messages.parked import schedule_ids_of
 from kumquat.core.logs.messages.recovery.scan import Frames
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
+from kumquat.core.wheel.files.manifest_format import Listed, Manifest
+from kumquat.core.wheel.format import (
     ENTRY,
     MESSAGE,
     REFILED,
@@ -39,8 +41,6 @@ from kumquat.core.wheel.files.format import (
     ScheduleDamaged,
     Tombstone,
 )
-from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
-from kumquat.core.wheel.files.manifest_format import Listed, Manifest
 
 log = logging.getLogger("kumquat.schedule")
 

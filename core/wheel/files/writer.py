@@ -16,7 +16,8 @@ from pathlib import Path
 
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.output import Output
+from kumquat.core.wheel.format import (
     HOUR_MS,
     MESSAGE,
     TOMBSTONE,
@@ -25,7 +26,6 @@ from kumquat.core.wheel.files.format import (
     Tombstone,
     name_hash,
 )
-from kumquat.core.wheel.files.output import Output
 
 _AT_ONCE = 4096
 _DUE, _SID = itemgetter(0), itemgetter(1)

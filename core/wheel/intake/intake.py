@@ -41,8 +41,8 @@ from kumquat.core.pools import QUERY, in_thread
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, LOG_APPEND_TIME, BatchHead, read_head
 from kumquat.core.records.compression import LIGHT, held, inflate
 from kumquat.core.records.marks import Survey, survey
-from kumquat.core.wheel.files.finder import Finder
-from kumquat.core.wheel.intake.outcomes import (
+from kumquat.core.wheel.files.message_finder import Finder
+from kumquat.core.wheel.intake.cancels import (
     WAITING,
     BatchOutcome,
     Moment,
@@ -52,7 +52,7 @@ from kumquat.core.wheel.intake.outcomes import (
     moved,
 )
 from kumquat.core.wheel.intake.split import Split, split
-from kumquat.core.wheel.schedule.parts import FRAME, Named
+from kumquat.core.wheel.schedule.model import FRAME, Named
 from kumquat.core.wheel.schedule.schedule import Schedule
 
 _WHILE_SPLIT = 2

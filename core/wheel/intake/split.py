@@ -52,7 +52,7 @@ from kumquat.core.records.batch import (
 from kumquat.core.records.compression import compressed
 from kumquat.core.records.marks import OURS, PREFIX
 from kumquat.core.records.records import varint
-from kumquat.core.wheel.files.format import LONGEST_ID
+from kumquat.core.wheel.format import LONGEST_ID
 from kumquat.core.wheel.intake.durations import FORMS, read_duration, read_instant
 
 DELAY: Final = b"qmq-delay-ms"

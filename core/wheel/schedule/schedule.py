@@ -63,8 +63,8 @@ from kumquat.core.logs.messages.parked import (
     cancels_of,
     schedule_ids_of,
 )
-from kumquat.core.wheel.files.format import ENTRY, LONGEST_ID, PENDING, Tombstone
-from kumquat.core.wheel.schedule.parts import (
+from kumquat.core.wheel.format import ENTRY, LONGEST_ID, PENDING, Tombstone
+from kumquat.core.wheel.schedule.model import (
     FRAME,
     Counters,
     Fill,

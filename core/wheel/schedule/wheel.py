@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from kumquat.core.wheel.files.format import ENTRY, ENTRY_SIZE, LENGTH, NAMED
+from kumquat.core.wheel.format import ENTRY, ENTRY_SIZE, LENGTH, NAMED
 
 NOTCH_MS = 500
 LOG = -1

@@ -7,8 +7,8 @@ import trio
 
 from kumquat.core.wheel import queries
 from kumquat.core.wheel.files import merge
-from kumquat.core.wheel.schedule import loader
 from kumquat.core.wheel.service import Cursor
+from kumquat.core.wheel.tasks import loader
 from kumquat.core.wheel.tests.delays import HOUR, START, Broker, Disk, at, cancel, run, running
 
 EVER = (1 << 63) - 1

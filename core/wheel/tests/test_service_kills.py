@@ -18,7 +18,7 @@ import trio
 
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files import merge
-from kumquat.core.wheel.schedule import loader
+from kumquat.core.wheel.tasks import loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import trio
 
-from kumquat.core.wheel.schedule import deliverer, loader
+from kumquat.core.wheel.tasks import deliverer, loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,

@@ -30,8 +30,8 @@ from kumquat.core.logs.messages.parked import (
     pack_schedule_ids,
 )
 from kumquat.core.wheel.files.fill import names_of, parked_of
-from kumquat.core.wheel.files.format import ENTRY, NAMED, Parked, Tombstone
-from kumquat.core.wheel.schedule.parts import Fill, Remembered, Unfiled
+from kumquat.core.wheel.format import ENTRY, NAMED, Parked, Tombstone
+from kumquat.core.wheel.schedule.model import Fill, Remembered, Unfiled
 from kumquat.core.wheel.schedule.schedule import Schedule
 from kumquat.core.wheel.schedule.wheel import Slot
 

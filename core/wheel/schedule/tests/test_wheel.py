@@ -11,7 +11,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kumquat.core.wheel.files.format import ENTRY, NAMED
+from kumquat.core.wheel.format import ENTRY, NAMED
 from kumquat.core.wheel.schedule import wheel as wheel_module
 from kumquat.core.wheel.schedule.wheel import LOG, Slot, Wheel
 

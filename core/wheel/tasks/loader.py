@@ -30,17 +30,8 @@ from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.pools import FILL, in_thread
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.format import (
-    ENTRY_SIZE,
-    HOUR_MS,
-    MESSAGE,
-    Row,
-    ScheduleDamaged,
-)
-from kumquat.core.wheel.schedule.bodies import LogBodies
-from kumquat.core.wheel.schedule.parts import FRAME, Unfiled
-from kumquat.core.wheel.schedule.schedule import Schedule
-from kumquat.core.wheel.schedule.window import (
+from kumquat.core.wheel.files.record_reader import LogBodies
+from kumquat.core.wheel.files.window_reader import (
     ADMIT,
     Loaded,
     Trouble,
@@ -48,6 +39,15 @@ from kumquat.core.wheel.schedule.window import (
     read_frames,
     read_window,
 )
+from kumquat.core.wheel.format import (
+    ENTRY_SIZE,
+    HOUR_MS,
+    MESSAGE,
+    Row,
+    ScheduleDamaged,
+)
+from kumquat.core.wheel.schedule.model import FRAME, Unfiled
+from kumquat.core.wheel.schedule.schedule import Schedule
 
 log = logging.getLogger("kumquat.delay")
 

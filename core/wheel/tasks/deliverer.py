@@ -33,10 +33,10 @@ from kumquat.core.logs.messages.parked import SCHEDULE_ID, pack_schedule_ids
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.pools import DELIVER, in_thread
+from kumquat.core.wheel.files.record_reader import Body
 from kumquat.core.wheel.schedule.batch_builder import build_batches
-from kumquat.core.wheel.schedule.bodies import Body
-from kumquat.core.wheel.schedule.held_back import HeldBack
 from kumquat.core.wheel.schedule.lateness import Histogram
+from kumquat.core.wheel.schedule.read_retries import HeldBack
 from kumquat.core.wheel.schedule.schedule import Schedule
 from kumquat.core.wheel.schedule.wheel import NOTCH_MS, Slot
 

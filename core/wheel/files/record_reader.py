@@ -29,7 +29,7 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import ScheduleClosed, ScheduleDamaged
+from kumquat.core.wheel.format import ScheduleClosed, ScheduleDamaged
 from kumquat.core.wheel.schedule.wheel import LOG, Slot
 
 log = logging.getLogger("kumquat.delay")

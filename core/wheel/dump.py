@@ -17,7 +17,8 @@ from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED
 from kumquat.core.wheel.files import manifest
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.manifest_format import parse
+from kumquat.core.wheel.format import (
     ENTRY,
     HOUR_MS,
     KIND_NAMES,
@@ -29,7 +30,6 @@ from kumquat.core.wheel.files.format import (
     Row,
     ScheduleDamaged,
 )
-from kumquat.core.wheel.files.manifest_format import parse
 
 _STATUS = {
     PENDING: "pending",

@@ -30,9 +30,9 @@ from kumquat.core.logs.messages.parked import (
     CancelItem,
     pack_parked,
 )
-from kumquat.core.wheel.files.format import LATEST_DUE, PENDING
+from kumquat.core.wheel.format import LATEST_DUE, PENDING
 from kumquat.core.wheel.intake.split import Cancel, Split
-from kumquat.core.wheel.schedule.parts import Named, NameKey, Remembered
+from kumquat.core.wheel.schedule.model import Named, NameKey, Remembered
 from kumquat.core.wheel.schedule.schedule import Schedule
 
 WAITING = (PENDING, MOVED)

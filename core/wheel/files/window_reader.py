@@ -16,7 +16,7 @@ from kumquat.core.logs.messages.format import HEADER_SIZE
 from kumquat.core.logs.messages.parked import RECORD_HEAD, heads_of
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.fill import ReadFrame
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,
     MESSAGE,
@@ -26,7 +26,7 @@ from kumquat.core.wheel.files.format import (
     ScheduleDamaged,
     hour_of,
 )
-from kumquat.core.wheel.schedule.parts import Unfiled
+from kumquat.core.wheel.schedule.model import Unfiled
 
 ADMIT = 8_192
 """Entries that are put into the wheel in one go."""

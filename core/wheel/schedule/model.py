@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kumquat.core.wheel.files.format import Tombstone
+from kumquat.core.wheel.format import Tombstone
 
 Key = tuple[int, int]
 """Due time and schedule id: the order of delivery."""

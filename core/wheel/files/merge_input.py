@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,
     LENGTH,

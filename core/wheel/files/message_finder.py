@@ -22,7 +22,8 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.record_reader import LogBodies
+from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,
     LENGTH,
@@ -30,8 +31,7 @@ from kumquat.core.wheel.files.format import (
     ScheduleClosed,
     hour_of,
 )
-from kumquat.core.wheel.schedule.bodies import LogBodies
-from kumquat.core.wheel.schedule.parts import Named
+from kumquat.core.wheel.schedule.model import Named
 
 
 class Scheduled(NamedTuple):

@@ -1,0 +1,1 @@
+"""The Trio tasks of the delay service."""
