@@ -46,8 +46,8 @@ OPERATIONS = sorted(
 )
 TWICE, THRICE = 2, 3
 MORE = {
-    "pread files.record_reader.LogBodies.payload < files.fill.parked_of": "EIO",
-    "pread files.record_reader.read_bodies < tasks.deliverer.Deliverer._read": "EIO",
+    "pread files.record_reader.LogRecords.payload < files.fill.parked_of": "EIO",
+    "pread files.record_reader.RecordReader.read < tasks.deliverer.Deliverer._read": "EIO",
     "open messages.segment.OpenFiles.pinned < messages.reader.Reader._fill": "EMFILE",
     "preadv_into messages.reader.Reader._fill": "EMFILE",
 }

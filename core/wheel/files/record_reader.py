@@ -1,10 +1,10 @@
-"""Reading parked records back: by the slots of the wheel, and frame by frame for a fill. All of it blocks.
+"""Reads parked records back: for entries of the wheel, and frame by frame for a fill. All of it blocks.
 
 A record lies in the message log at its schedule id, or in a schedule file; the entry says which. Neighbours
-are read together. Every record is checked against its own CRC: what is damaged comes back as the words that
-say so, never as bytes, and never keeps others from being read. What the disk does not give at the moment
-comes back as the OSError: that says nothing about the record, it is to be asked for again. No memory to
-read it into is such an error too.
+are read together. Every record is checked against its own CRC. The result is the record; or a text that
+says how it is damaged; or an OSError, if it cannot be read at the moment: that says nothing about the
+record, it is to be read again. No memory to read it into is such an error too. One bad record never keeps
+others from being read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -30,35 +30,34 @@ from kumquat.core.logs.messages.parked import (
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.format import ScheduleClosed, ScheduleDamaged
-from kumquat.core.wheel.schedule.wheel import LOG, Slot
+from kumquat.core.wheel.schedule.entries import LOG, Entry
+from kumquat.core.wheel.schedule.model import ReadResult
 
 log = logging.getLogger("kumquat.delay")
 T = TypeVar("T")
 
 _GAP = 32 << 10
-"""Bytes between two records that are rather read than a second read begun."""
+"""Two records with fewer bytes between them are read in one read."""
 _STRIDE = 1 << 20
-"""The most that one read of several records takes, but for the last of them."""
+"""One read of several records takes no more, apart from the last of them."""
 
 _ENDLESS = 1 << 63
 
 MOST_FAILED = 8
-"""After so many reads that failed the rest of them is not tried: a dying disk takes long for each."""
+"""After so many failed reads the rest is not tried: each takes long on a dying disk."""
 
-Body = bytes | str | OSError
-"""A parked record; or what is wrong with it; or why it cannot be read at the moment."""
 Place = tuple[int, int]
 """Where a record lies in the log, and its length."""
 
 
-class LogBodies:
+class LogRecords:
     """Parked records and frames of the message log."""
 
     def __init__(self, message_log: MessageLog) -> None:
         self._log = message_log
 
     def payload(self, position: int, length: int) -> bytes:
-        """The payload of a PARKED frame, cut off where its records can no longer be told apart. OSError: it
+        """The payload of a PARKED frame, up to where the lengths of its records make sense. OSError: it
         cannot be read at the moment."""
         try:
             payload = self.read(position + HEADER_SIZE, length)
@@ -75,8 +74,8 @@ class LogBodies:
             log.error("the parked messages from position %d of the log on are lost", position + at)
         return payload[:at]
 
-    def read_many(self, places: Sequence[Place]) -> list[Body]:
-        found: list[Body] = [""] * len(places)
+    def read_many(self, places: Sequence[Place]) -> list[ReadResult]:
+        found: list[ReadResult] = [""] * len(places)
         order = sorted(range(len(places)), key=places.__getitem__)
         bases = [segment.base for segment in self._log.state.segments]
         for run in _runs(places, order, bases):
@@ -85,9 +84,9 @@ class LogBodies:
             try:
                 data = self.read(begin, end - begin)
             except (CorruptMessage, OSError) as error:
-                bodies = _each([places[i] for i in run], self._alone, error)
-                for i, body in zip(run, bodies, strict=True):
-                    found[i] = body
+                records = _each([places[i] for i in run], self._alone, error)
+                for i, record in zip(run, records, strict=True):
+                    found[i] = record
                 continue
             for i in run:
                 position, length = places[i]
@@ -95,9 +94,9 @@ class LogBodies:
                 found[i] = parked_damage(record) or record
         return found
 
-    def _alone(self, place: Place) -> Body:
-        [body] = self.read_many([place])
-        return body
+    def _alone(self, place: Place) -> ReadResult:
+        [record] = self.read_many([place])
+        return record
 
     def read(self, position: int, size: int) -> bytes:
         segment = self._segment(position)
@@ -129,7 +128,8 @@ def _memory_error_as_os_error(path: Path) -> Iterator[None]:
 def _runs(
     places: Sequence[Place], order: Iterable[int], bases: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Neighbours, to be read together: in one segment, as `bases` tells where each begins."""
+    """Groups of neighbours in one segment, each to be read in one read. `bases`: where the segments
+    begin."""
     run: list[int] = []
     begin = end = border = 0
     for i in order:
@@ -148,50 +148,57 @@ def _runs(
 
 
 def _each(
-    places: Sequence[T], read: Callable[[T], Body], error: OSError | CorruptMessage
-) -> list[Body]:
-    """What could not be read together, one by one; `error` says why."""
+    places: Sequence[T], read: Callable[[T], ReadResult], error: OSError | CorruptMessage
+) -> list[ReadResult]:
+    """Read one by one what could not be read together; `error` says why."""
     if len(places) == 1:
         return [error if isinstance(error, OSError) else str(error)]
-    found: list[Body] = []
+    found: list[ReadResult] = []
     failed = 0
     for place in places:
         if isinstance(error, OSError) and failed == MOST_FAILED:
             found.append(error)
             continue
-        body = read(place)
-        failed += isinstance(body, OSError)
-        found.append(body)
+        record = read(place)
+        failed += isinstance(record, OSError)
+        found.append(record)
     return found
 
 
-def read_bodies(
-    slots: Sequence[Slot], log_bodies: LogBodies, files: dict[int, ScheduleFile]
-) -> list[Body]:
-    """The record of each slot, in their order."""
-    by_source: dict[int, list[int]] = {}
-    for i, slot in enumerate(slots):
-        by_source.setdefault(slot.source, []).append(i)
-    found: list[Body] = [""] * len(slots)
-    for source, indexes in by_source.items():
-        bodies: Sequence[Body]
-        if source == LOG:
-            bodies = log_bodies.read_many([(slots[i].sid, slots[i].length) for i in indexes])
-        else:
-            bodies = _from_file(files.get(source), [slots[i] for i in indexes])
-        for i, body in zip(indexes, bodies, strict=True):
-            found[i] = body
-    return found
+class RecordReader:
+    """Parked records, wherever they lie."""
+
+    def __init__(self, log_records: LogRecords, files: Mapping[int, ScheduleFile]) -> None:
+        self._log_records = log_records
+        self._files = files
+        """All schedule files that are open, by number."""
+
+    def read(self, entries: Sequence[Entry]) -> list[ReadResult]:
+        """The record of each entry, in their order."""
+        by_source: dict[int, list[int]] = {}
+        for i, entry in enumerate(entries):
+            by_source.setdefault(entry.source, []).append(i)
+        found: list[ReadResult] = [""] * len(entries)
+        for source, indexes in by_source.items():
+            records: Sequence[ReadResult]
+            if source == LOG:
+                places = [(entries[i].sid, entries[i].length) for i in indexes]
+                records = self._log_records.read_many(places)
+            else:
+                records = _from_file(self._files.get(source), [entries[i] for i in indexes])
+            for i, record in zip(indexes, records, strict=True):
+                found[i] = record
+        return found
 
 
-def _from_file(file: ScheduleFile | None, slots: Sequence[Slot]) -> list[Body]:
-    """A file is closed under a reader only when all that was wanted of it has been cancelled."""
+def _from_file(file: ScheduleFile | None, entries: Sequence[Entry]) -> list[ReadResult]:
+    """A file is closed during a read only when all entries that point into it were cancelled."""
     if file is not None:
         with suppress(ScheduleClosed):
             try:
                 with _memory_error_as_os_error(file.path):
-                    found = file.read_many([(slot.offset, slot.length) for slot in slots])
+                    found = file.read_many([(entry.offset, entry.length) for entry in entries])
             except (ScheduleDamaged, OSError) as error:
-                return _each(slots, lambda slot: _from_file(file, [slot])[0], error)
-            return [body if isinstance(body, bytes) else str(body) for body in found]
-    return ["cancelled"] * len(slots)
+                return _each(entries, lambda entry: _from_file(file, [entry])[0], error)
+            return [record if isinstance(record, bytes) else str(record) for record in found]
+    return ["cancelled"] * len(entries)

@@ -29,7 +29,7 @@ from kumquat.core.wheel.files.fill import names_of, parked_of, tombstones_of
 from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
 from kumquat.core.wheel.files.manifest import Lost
 from kumquat.core.wheel.files.rebuild import find_done
-from kumquat.core.wheel.files.record_reader import LogBodies
+from kumquat.core.wheel.files.record_reader import LogRecords
 from kumquat.core.wheel.files.writer import write_schedule_file
 from kumquat.core.wheel.schedule.schedule import Schedule
 
@@ -53,10 +53,10 @@ def refill(file_set: FileSet, message_log: MessageLog, schedule: Schedule) -> bo
             made += _Refill(file_set, message_log, schedule).make(lost)
     if manifest.rebuilt:
         files = [*file_set.current, *made]
-        manifest, dead = find_done(manifest, message_log, files, schedule.done)
+        manifest, dead = find_done(manifest, message_log, files, schedule.finished.done)
         schedule.passed(manifest.delivered_until)
-        schedule.tombstones += dead
-        schedule.done -= {tombstone.sid for tombstone in dead}
+        schedule.finished.tombstones += dead
+        schedule.finished.done -= {tombstone.sid for tombstone in dead}
     if file_set.lost or manifest.rebuilt:
         file_set.settle(made, manifest)
     return lost_some
@@ -67,7 +67,7 @@ class _Refill:
         self._file_set = file_set
         self._log = message_log
         self._schedule = schedule
-        self._read = LogBodies(message_log).payload
+        self._read = LogRecords(message_log).payload
         self._live: Callable[[int], bool] = message_log.state.subjects.by_id.__contains__
 
     def make(self, lost: Lost) -> list[ScheduleFile]:
@@ -87,7 +87,7 @@ class _Refill:
             if header.kind == PARKED and scratch.recent_bytes >= MOST_BYTES:
                 made.append(self._write(scratch, header.end, gone))
         made.append(self._write(scratch, end, gone))
-        self._schedule.done |= {sid for sid in delivered if sid < begin}
+        self._schedule.finished.done |= {sid for sid in delivered if sid < begin}
         found = sum(file.entry_count for file in made)
         log.warning("positions %d to %d are filled again: %d messages", begin, end, found)
         return made

@@ -8,7 +8,7 @@ import trio
 from kumquat.core.wheel import queries
 from kumquat.core.wheel.files import merge
 from kumquat.core.wheel.service import Cursor
-from kumquat.core.wheel.tasks import loader
+from kumquat.core.wheel.tasks import filler
 from kumquat.core.wheel.tests.delays import HOUR, START, Broker, Disk, at, cancel, run, running
 
 EVER = (1 << 63) - 1
@@ -35,7 +35,7 @@ async def listed(
 def test_counts_and_lists_are_what_a_plain_list_says(
     monkeypatch: pytest.MonkeyPatch, disk: Disk, seed: int
 ) -> None:
-    monkeypatch.setattr(loader, "FILL_BYTES", 1_500)
+    monkeypatch.setattr(filler, "FILL_BYTES", 1_500)
     monkeypatch.setattr(queries, "_PIECE", 3)
     monkeypatch.setattr(queries, "_READ_RECENT", 900 if seed else 1 << 20)
     monkeypatch.setattr(merge, "AT_ONCE", 3)

@@ -18,7 +18,7 @@ import trio
 from kumquat.core.errors import KumquatError
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.wheel.files import merge
-from kumquat.core.wheel.tasks import loader
+from kumquat.core.wheel.tasks import filler, loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
@@ -109,7 +109,7 @@ async def check(broker: Broker, promises: Promises) -> None:
 def test_calls_that_fail_for_once_cost_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seed: int
 ) -> None:
-    monkeypatch.setattr(loader, "FILL_BYTES", 1_500)
+    monkeypatch.setattr(filler, "FILL_BYTES", 1_500)
     monkeypatch.setattr(loader, "SLICE", 10)
     monkeypatch.setattr(merge, "AT_ONCE", 3)
     rng, promises = Random(seed), Promises()

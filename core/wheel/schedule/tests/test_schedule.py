@@ -31,9 +31,9 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.wheel.files.fill import names_of, parked_of
 from kumquat.core.wheel.format import ENTRY, NAMED, Parked, Tombstone
+from kumquat.core.wheel.schedule.entries import Entry
 from kumquat.core.wheel.schedule.model import Fill, Remembered, Unfiled
 from kumquat.core.wheel.schedule.schedule import Schedule
-from kumquat.core.wheel.schedule.wheel import Slot
 
 SUBJECTS = (1, 2)
 OVER = 3  # DELIVERED, as the outcome of a cancel
@@ -75,7 +75,7 @@ class Life:
         """The model: sid → subject, due, delay id."""
         self.delivered: list[int] = []
         self.fill: Fill | None = None
-        self.at_hand: list[Slot] = []
+        self.at_hand: list[Entry] = []
         self.counter = 0
         self.start()
 
@@ -168,26 +168,26 @@ class Life:
     def deliver(self) -> None:
         wheel = self.schedule.wheel
         self.at_hand = sorted(
-            self.at_hand + wheel.prepare(self.schedule.may_deliver_until(self.now))
+            self.at_hand + wheel.take(min(self.now + 1, self.schedule.loaded_until))
         )
         held = self.schedule.held_back
-        held &= {slot.sid for slot in wheel.still(self.at_hand)}
+        held &= {entry.sid for entry in wheel.still(self.at_hand)}
         due = [s for s in wheel.still(self.at_hand) if s.due <= self.now and s.sid not in held]
-        slots = due[: self.rng.choice((1, 2, 5))]
+        entries = due[: self.rng.choice((1, 2, 5))]
         for subject_id in SUBJECTS:
-            sids = [slot.sid for slot in slots if slot.subject_id == subject_id]
+            sids = [entry.sid for entry in entries if entry.subject_id == subject_id]
             for sid in sids:
                 expected = self.waiting.pop(sid, None)
                 assert expected is not None, "delivered twice, or though it was cancelled"
                 assert expected[1] <= self.now, "early"
-                [slot] = [slot for slot in slots if slot.sid == sid]
-                assert slot.due == expected[1], "not at its time"
+                [entry] = [entry for entry in entries if entry.sid == sid]
+                assert entry.due == expected[1], "not at its time"
                 self.delivered.append(sid)
             if sids:
                 self.write(DELIVERED, subject_id, pack_schedule_ids(sids))
-        wheel.delivered([slot.sid for slot in slots])
-        if slots:
-            self.schedule.passed((slots[-1].due, slots[-1].sid))
+        wheel.delivered([entry.sid for entry in entries])
+        if entries:
+            self.schedule.passed((entries[-1].due, entries[-1].sid))
         self.at_hand = wheel.still(self.at_hand)
 
     def hold_back(self) -> None:
@@ -260,7 +260,7 @@ class Life:
                     yield Unfiled(head.due, sid, head.length, subject_id, head.id_length > 0)
 
     def admit(self, number: int, since: int, border: int, mark: int) -> None:
-        struck = self.schedule.struck_recently()
+        struck = self.schedule.finished.struck_recently()
         for file in self.disk.files:
             struck |= {tombstone.sid for tombstone in file.tombstones}
         parked = [p for p in self.disk.files[number].parked if since <= p.due < border]
