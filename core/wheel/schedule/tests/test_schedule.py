@@ -320,3 +320,15 @@ def _entry(parked: Parked) -> bytes:
 @pytest.mark.parametrize("seed", range(40))
 def test_no_life_loses_doubles_or_revives_a_message(seed: int) -> None:
     Life(seed).run(400)
+
+
+def test_a_message_cancelled_while_it_was_filed_under_another_time_is_not_revived_by_a_merge() -> (
+    None
+):
+    """A merge drops a tombstone that does not have the time of the entry. The cancel was written during the
+    fill, with the time at which the message was due; the broker was killed after the fill."""
+    schedule = Schedule(1_000, (5_000, 7), {1: 1}, {}, set())
+    item = CancelItem(CANCELLED, 900, 4_000, 0, b"x")
+    schedule.apply(CANCEL, 1, 1_000, pack_cancels(NO_ORIGIN, [item]))
+    schedule.end_replay()
+    assert schedule.finished.tombstones == [Tombstone(5_001, 900, 1)]
