@@ -1,15 +1,15 @@
-"""Schedule files that are missing or damaged at a start are made again from the log, if it has them.
+"""Makes schedule files again that are missing or damaged at a start, if the log still has their messages.
 
-The frames of the lost stretch are applied to a schedule of their own, as they were when they were new, and
-filled from there; so the same code decides what belongs in. Two things are known only from later frames, up
-to where the manifest ends, and are looked for there: what was delivered, cancelled or moved since stays out
-(a tombstone for it may have been merged away), and what this stretch delivered of older files goes into
-`done`, since the tombstones for it may be lost with the file.
+The frames of the lost stretch are applied to a schedule of their own, as when they were new, and filled
+from there: so the same code decides what belongs in. Two things are known only from later frames, up to
+where the manifest ends, and are looked for there. What was delivered, cancelled or moved since stays out (a
+tombstone for it may have been merged away). What this stretch delivered of older files goes into `done`,
+since the tombstones for it may be lost with the file.
 
-If the log no longer has the stretch, its messages are lost for good; the log of the broker says how many.
+If the log no longer has the stretch, its messages are lost; the broker's log says how many.
 
 The manifest is saved once, when all is known; also one that was lost itself (rebuild.py). Damaged files are
-set aside just before: a start that finds them after a crash begins again.
+renamed just before: if a start crashes in between, the next one begins again.
 
 All of it blocks: it is done before the broker serves. Memory is bounded by one fill, and by the schedule
 ids that were delivered, cancelled or moved since the stretch began.
@@ -20,7 +20,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kumquat.core.logs.messages.format import CANCEL, DELIVERED, PARKED
+from kumquat.core.logs.messages.format import CANCEL, PARKED
+from kumquat.core.logs.messages.format import DELIVERED as DELIVERED_FRAME
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.parked import schedule_ids_of
 from kumquat.core.wheel.files.file import ScheduleFile
@@ -36,11 +37,11 @@ from kumquat.core.wheel.schedule.schedule import Schedule
 log = logging.getLogger("kumquat.delay")
 
 MOST_BYTES = 64 << 20
-"""The most that one of the new files is made of."""
+"""The most bytes of records in one of the new files."""
 
 
 def refill(file_set: FileSet, message_log: MessageLog, schedule: Schedule) -> bool:
-    """Make again what can be; gives whether messages may be lost for good. OSError: nothing has changed."""
+    """Make lost files again; gives whether messages may be lost for good. OSError: no file has changed."""
     manifest, made, lost_some = file_set.manifest, [], file_set.manifest.rebuilt
     for lost in file_set.lost:
         if message_log.state.segments[0].base > lost.listed.stretch[0]:
@@ -75,7 +76,7 @@ class _Refill:
         delivered: set[int] = set()
         withdrawn: set[int] = set()
         for header, payload in delayed_frames(self._log, begin, self._schedule.filled):
-            if header.kind == DELIVERED:
+            if header.kind == DELIVERED_FRAME:
                 delivered.update(schedule_ids_of(payload))
             elif header.kind == CANCEL and header.position >= end:
                 withdrawn.update(withdrawn_ids(payload))
