@@ -6,18 +6,16 @@ position of its record in the log is its *schedule id*. When it is due, the serv
 subject as an ordinary message, and notes in the same write that it is delivered. It can be cancelled or
 moved to another time until then, by schedule id, or by the *delay id* that the producer gave it.
 
-    produce ──▶ intake/ ──▶ message log ──▶ Schedule.apply       parked: in memory if it is due soon
-                                │
-                                ▼ tasks/filler.py
-                          schedule files, by hour and subject     parked: everything else
-                                │
-                                ▼ tasks/loader.py
-                              wheel ──▶ tasks/deliverer.py ──▶ message log: consumers see it
+    Produce ──▶ intake/ ──▶ message log ──▶ Schedule.apply
+                                │                 │ due soon
+                                │ tasks/filler.py │
+                                ▼                 ▼
+                          schedule files ────▶  wheel  ────▶ message log: consumers see it
+                                tasks/loader.py     tasks/deliverer.py
 
     intake/        takes batches in; cancels and moves
     schedule/      what is known, in memory. Decisions: pure, no Trio, no disk. Begin with schedule.py
-    files/         schedule files and their manifest: reading, writing, merging, repairing. Blocking, no
-                   Trio
+    files/         schedule files and their manifest: reading, writing, merging, repairing. Blocks, no Trio
     tasks/         the Trio tasks: deliverer, loader, filler, merger
     shell.py       carries out what decisions ask for: appends to the log, wakes the deliverer
     queries.py     counts and lists what is pending

@@ -1,4 +1,4 @@
-"""Carries out what decisions of the delay service ask for: the only place that writes to the message log.
+"""Carries out what decisions of the delay service ask for: appends to the message log, and wake-ups.
 
     decision                         effect       what the shell does
     intake/: park, cancel, move      Parking      appends it, wakes the deliverer if it is due soon
@@ -7,7 +7,8 @@
 An append is one write, all or nothing. When it is written, the log calls `Schedule.apply`, which changes
 the state; when it fails, StorageError is raised and the state is as it was before.
 
-The alarm is how other tasks wake the deliverer.
+The alarm is how other tasks wake the deliverer. A batch that turns out to ask for nothing is not the delay
+service's business: intake.py appends it as any other batch.
 """
 
 from __future__ import annotations

@@ -55,9 +55,7 @@ def refill(file_set: FileSet, message_log: MessageLog, schedule: Schedule) -> bo
     if manifest.rebuilt:
         files = [*file_set.current, *made]
         manifest, dead = find_done(manifest, message_log, files, schedule.finished.done)
-        schedule.passed(manifest.delivered_until)
-        schedule.finished.tombstones += dead
-        schedule.finished.done -= {tombstone.sid for tombstone in dead}
+        schedule.repaired(manifest.delivered_until, dead)
     if file_set.lost or manifest.rebuilt:
         file_set.settle(made, manifest)
     return lost_some

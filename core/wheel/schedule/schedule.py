@@ -58,7 +58,7 @@ from kumquat.core.logs.messages.parked import (
     cancels_of,
     schedule_ids_of,
 )
-from kumquat.core.wheel.format import ENTRY, LONGEST_ID, PENDING
+from kumquat.core.wheel.format import ENTRY, LONGEST_ID, PENDING, Tombstone
 from kumquat.core.wheel.schedule.delay_ids import DelayIds
 from kumquat.core.wheel.schedule.effects import Delivery
 from kumquat.core.wheel.schedule.finished import Finished
@@ -189,6 +189,7 @@ class Schedule:
     def _parked(self, subject_id: int, position: int, payload: bytes | memoryview) -> None:
         at_zero, border, add = position + HEADER_SIZE, self.border, self.wheel.add
         at, end, count, unpack = ORIGIN_SIZE, len(payload), 0, RECORD_HEAD.unpack_from
+        names, remembered = self.ids.names, self.ids.remembered
         while at < end:  # as heads_of, in a third of the time
             length, _, due, _, id_length = unpack(payload, at)
             if id_length:
@@ -197,8 +198,8 @@ class Schedule:
                 if id_length > LONGEST_ID:
                     _ignore_id(subject_id, position, key[1], "the message has no name")
                 else:
-                    self.ids.names[key] = Named(at_zero + at, due, PENDING)
-                    self.ids.remembered.pop(key, None)
+                    names[key] = Named(at_zero + at, due, PENDING)
+                    remembered.pop(key, None)
             if due < border:
                 add(due, at_zero + at, length, subject_id, id_length > 0)
             at += length
@@ -273,7 +274,7 @@ class Schedule:
             if self.unloaded and not holds and (due, sid) > self.delivered_until:
                 raise StorageError(
                     f"a schedule file cannot be read at the moment: whether the message with schedule id "
-                    f"{sid} is still pending cannot be told; try again"
+                    f"{sid} is still pending is not known; try again"
                 )
             return holds
         return (due, sid) > self.delivered_until and sid not in self.finished.done
@@ -286,6 +287,13 @@ class Schedule:
         lowest = min(now, self.loaded_until, self.wheel.lowest_due())
         return max(self.delivered_until[0], lowest)
 
+    def repaired(self, delivered_until: Key, finished: list[Tombstone]) -> None:
+        """The manifest was lost and made again: what is finished according to the log. They get tombstones,
+        since the due time of each is known."""
+        self.passed(delivered_until)
+        self.finished.tombstones += finished
+        self.finished.done -= {tombstone.sid for tombstone in finished}
+
     # --- delay ids -----------------------------------------------------------------------------
 
     def look_up(self, key: NameKey) -> Named | None:
@@ -295,7 +303,7 @@ class Schedule:
         if found is None and key[0] in self._unknown.values():
             raise StorageError(
                 "messages for later cannot be read at the moment: whether the delay id "
-                f"{key[1]!r} names one of them cannot be told; try again"
+                f"{key[1]!r} names one of them is not known; try again"
             )
         return found
 

@@ -1,9 +1,9 @@
-"""Any call may fail now and then, and goes well the next time: nothing is lost, doubled, early or revived.
+"""Any call may fail once and succeed the next time: nothing is lost, doubled, early or revived.
 
 The story of the kills (test_service_kills.py) on a disk whose calls fail at random: opening, reading,
 writing and renaming, in the log and in the schedule; syncs too, but not those of the log, which fence it.
-Then the disk is well again, and the broker has to come to the end by itself, over a restart, and after a
-power cut in the midst of it.
+Then the disk works again, and the broker has to finish by itself, after a restart, and after a power cut in
+the middle of it.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Cancels and moves that overtake their message wait for it: for a while, and not too many of them."""
+"""Cancels and moves that come before their message wait for it: for a while, and not too many of them."""
 
 import pytest
 import trio

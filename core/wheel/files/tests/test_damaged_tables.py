@@ -1,4 +1,4 @@
-"""A damaged table of a schedule file costs what its block held, loudly; all else is delivered."""
+"""A damaged table of a schedule file costs what its block held, with an error; all else is delivered."""
 
 from contextlib import suppress
 from pathlib import Path

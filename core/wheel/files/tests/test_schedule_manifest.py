@@ -1,4 +1,4 @@
-"""The manifest: what it says comes back, and what does not fit it is told."""
+"""The manifest: what is saved is loaded, and files that do not match it are reported."""
 
 import struct
 

@@ -1,7 +1,7 @@
 """The schedule against a model of a few lines: each message that was not cancelled is delivered once.
 
-A life stands where the service stands, with a list for the log and lists for the schedule files, and
-crashes wherever it likes: a new Schedule is made from the last manifest and the frames behind it. The clock
+A life takes the place of the service, with a list for the log and lists for the schedule files, and crashes
+at any step: a new Schedule is made from the last manifest and the frames behind it. The clock
 may go back, fills may fail, a load may take several tries; for a while a file cannot be loaded, or a record
 cannot be read, and all else is delivered. What comes next is drawn by a seeded generator: the failures that
 matter take some ten steps in the right order, which long random lives meet.
