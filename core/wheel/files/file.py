@@ -21,6 +21,7 @@ from crc32c import crc32c
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import parked_damage
 from kumquat.core.wheel.files.blocks import Section, SharedFile, fence_count
+from kumquat.core.wheel.files.neighbours import Place, neighbours
 from kumquat.core.wheel.format import (
     DUE,
     ENTRY_SIZE,
@@ -53,10 +54,6 @@ _SECTIONS = (
     ("ids", 1),
 )
 _HOURS_END = 1 << 32
-_GAP = 32 << 10
-"""Two records with fewer bytes between them are read in one read."""
-_STRIDE = 1 << 20
-"""One read of several records takes no more."""
 
 
 class ScheduleFile:
@@ -223,18 +220,18 @@ class ScheduleFile:
             raise found
         return found
 
-    def read_many(self, places: Sequence[tuple[int, int]]) -> list[bytes | ScheduleDamaged]:
+    def read_many(self, flagged: Sequence[Place]) -> list[bytes | ScheduleDamaged]:
         """A record for each (offset, length), in this order; neighbours are read together. A damaged one
-        does not keep the others from being read."""
+        does not keep the others from being read. Lengths may still have their flags."""
+        places = [(offset, length & LENGTH) for offset, length in flagged]
         found: list[bytes | ScheduleDamaged] = [b""] * len(places)
-        order = sorted(range(len(places)), key=places.__getitem__)
-        for run in self._runs(places, order):
+        for run in neighbours(places):
             begin = places[run[0]][0]
-            end = max(places[i][0] + (places[i][1] & LENGTH) for i in run)
+            end = max(places[i][0] + places[i][1] for i in run)
             data = self.read_raw(begin, end - begin)
             for i in run:
                 offset, length = places[i]
-                record = data[offset - begin : offset - begin + (length & LENGTH)]
+                record = data[offset - begin : offset - begin + length]
                 damage = parked_damage(record)
                 found[i] = record
                 if damage is not None:
@@ -248,22 +245,6 @@ class ScheduleFile:
             place = f"records, {size} bytes at {offset}"
             raise ScheduleDamaged(self.path, place, f"an end at {self.footer.records}", "more")
         return self._file.read(offset, size)
-
-    @staticmethod
-    def _runs(places: Sequence[tuple[int, int]], order: list[int]) -> Iterator[list[int]]:
-        run: list[int] = []
-        begin = end = 0
-        for i in order:
-            offset, length = places[i]
-            if run and (offset > end + _GAP or offset - begin > _STRIDE):
-                yield run
-                run = []
-            if not run:
-                begin = end = offset
-            run.append(i)
-            end = max(end, offset + (length & LENGTH))
-        if run:
-            yield run
 
     # --- names ----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +29,7 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.wheel.files.file import ScheduleFile
+from kumquat.core.wheel.files.neighbours import Place, neighbours
 from kumquat.core.wheel.format import ScheduleClosed, ScheduleDamaged
 from kumquat.core.wheel.schedule.entries import LOG, Entry
 from kumquat.core.wheel.schedule.model import ReadResult
@@ -36,18 +37,8 @@ from kumquat.core.wheel.schedule.model import ReadResult
 log = logging.getLogger("kumquat.delay")
 T = TypeVar("T")
 
-_GAP = 32 << 10
-"""Two records with fewer bytes between them are read in one read."""
-_STRIDE = 1 << 20
-"""One read of several records takes no more, apart from the last of them."""
-
-_ENDLESS = 1 << 63
-
 MOST_FAILED = 8
 """After so many failed reads the rest is not tried: each takes long on a dying disk."""
-
-Place = tuple[int, int]
-"""Where a record lies in the log, and its length."""
 
 
 class LogRecords:
@@ -76,9 +67,8 @@ class LogRecords:
 
     def read_many(self, places: Sequence[Place]) -> list[ReadResult]:
         found: list[ReadResult] = [""] * len(places)
-        order = sorted(range(len(places)), key=places.__getitem__)
         bases = [segment.base for segment in self._log.state.segments]
-        for run in _runs(places, order, bases):
+        for run in neighbours(places, bases):
             begin = places[run[0]][0]
             end = max(places[i][0] + places[i][1] for i in run)
             try:
@@ -123,28 +113,6 @@ def _memory_error_as_os_error(path: Path) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise OSError(errno.ENOMEM, "no memory to read it", str(path)) from error
-
-
-def _runs(
-    places: Sequence[Place], order: Iterable[int], bases: Sequence[int]
-) -> Iterator[list[int]]:
-    """Groups of neighbours in one segment, each to be read in one read. `bases`: where the segments
-    begin."""
-    run: list[int] = []
-    begin = end = border = 0
-    for i in order:
-        position, length = places[i]
-        if run and (position > end + _GAP or position - begin > _STRIDE or position >= border):
-            yield run
-            run = []
-        if not run:
-            begin = end = position
-            following = bisect_right(bases, position)
-            border = bases[following] if following < len(bases) else _ENDLESS
-        run.append(i)
-        end = max(end, position + length)
-    if run:
-        yield run
 
 
 def _each(

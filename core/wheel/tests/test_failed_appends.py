@@ -1,7 +1,6 @@
 """An append that fails must change nothing: else a message is lost, comes early, or comes twice."""
 
 import errno
-from array import array
 from collections import Counter
 from pathlib import Path
 from typing import Any, Self
@@ -28,26 +27,12 @@ from kumquat.core.wheel.tests.delays import (
     later,
     run,
     running,
+    state_of,
 )
 
 MOST_MS = 30_000
 SOON_MS = 2_000
 """What is due earlier may be delivered before a cancel is written."""
-
-
-def state_of(thing: Any) -> Any:
-    """All that an object holds, as values that can be compared."""
-    if isinstance(thing, dict):
-        return {key: state_of(value) for key, value in thing.items()}
-    if isinstance(thing, list | tuple | array):
-        return [state_of(value) for value in thing]
-    if isinstance(thing, bytearray | bytes | str | int | float | range | None):
-        return bytes(thing) if isinstance(thing, bytearray) else thing
-    if isinstance(thing, set):
-        return frozenset(thing)
-    slots = [name for name in getattr(type(thing), "__slots__", ()) if hasattr(thing, name)]
-    fields = {name: getattr(thing, name) for name in slots} or dict(vars(thing))
-    return {name: state_of(value) for name, value in fields.items()}
 
 
 def schedule_of(broker: Broker) -> Schedule:
