@@ -1,1 +1,1 @@
-"""Messages for later: how they are parked, kept by the hour, found again and delivered when due."""
+"""Delayed messages: parked when they are produced, delivered when they are due. Begin with service.py."""

@@ -1,11 +1,11 @@
-"""What is pending, by subject and due time: counted and listed, cheaply, however much there is.
+"""Counts and lists what is pending, by subject and due time, cheaply however much there is.
 
-How many messages of a subject wait in all is a number that is kept. Within bounds of due time it is counted
-from the ledgers of the schedule files, with a search at either end. A list is read hour by hour from where
-it begins, a page at a time, in order of (due, schedule id), which is also the cursor.
+How many messages of a subject wait in all is a number that is kept. Within bounds of due time they are
+counted from the ledgers of the schedule files, with a search at either end. A list is read hour by hour
+from where it begins, a page at a time, in order of (due, schedule id), which is also the cursor.
 
-Schedule files hold what was parked up to the last fill. What came since is read from the log as long as it
-is little; else it is filled first. All runs in threads, while neither fills nor merges do (`lock`).
+Schedule files hold what was parked up to the last fill. What came since is read from the log if it is
+little; else it is filled first. All of it runs in threads, and excludes fills and merges (`Filler.lock`).
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.records.records import varint
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.record_reader import LogRecords, RecordReader
+from kumquat.core.wheel.format import (
     ENTRY,
     HOUR_MS,
     LENGTH,
     MESSAGE,
     TOMBSTONE,
     Row,
+    Tombstone,
     hour_of,
 )
-from kumquat.core.wheel.intake.intake import search_in_thread
-from kumquat.core.wheel.schedule.bodies import Body, LogBodies, read_bodies
-from kumquat.core.wheel.schedule.loader import Loader
-from kumquat.core.wheel.schedule.parts import FRAME, Key
+from kumquat.core.wheel.intake.lookup import search_in_thread
+from kumquat.core.wheel.schedule.entries import LOG, Entry
+from kumquat.core.wheel.schedule.model import FRAME, Key, ReadResult
 from kumquat.core.wheel.schedule.schedule import Schedule
-from kumquat.core.wheel.schedule.wheel import LOG, Slot
+from kumquat.core.wheel.tasks.filler import Filler
 
 EVER = 1 << 47
-"""A due time beyond all that can be asked for: within what the hours of schedule files reach."""
+"""A due time later than any that a message can have; schedule files can still express it."""
 _READ_RECENT = 1 << 20
-"""Up to this many bytes of what was parked since the last fill are read from the log."""
+"""Up to this many bytes that were parked since the last fill are read from the log."""
 _PIECE = 512
 _FEW = 1_000
 
@@ -73,7 +74,7 @@ class Page(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What is asked for, and the state that it is answered by."""
+    """What is asked for, and the state at that moment."""
 
     subject_id: int | None
     due_from: int
@@ -81,23 +82,26 @@ class _Asked(NamedTuple):
     cursor: Key
     """All up to this one was on an earlier page."""
     after: Key
-    """All that is filed up to this one is left out: delivered, or on an earlier page."""
+    """Entries of files up to this one are left out: they are delivered, or were on an earlier page."""
     files: list[ScheduleFile]
     frames: list[int]
     gone: set[int]
+    """The next four: what is finished and that the files do not know yet, see schedule/finished.py."""
     done: set[int]
-    struck: set[int]
+    done_until: int
+    tombstones: list[Tombstone]
 
 
 class Queries:
     def __init__(
-        self, message_log: MessageService, schedule: Schedule, file_set: FileSet, loader: Loader
+        self, message_log: MessageService, schedule: Schedule, file_set: FileSet, filler: Filler
     ) -> None:
         self._log = message_log
         self._schedule = schedule
         self._file_set = file_set
-        self._loader = loader
-        self._bodies = LogBodies(message_log.log)
+        self._filler = filler
+        self._log_records = LogRecords(message_log.log)
+        self._reader = RecordReader(self._log_records, file_set.by_number)
 
     async def count(self, subject: Subject | None, due_from: int, due_to: int) -> int:
         pending = self._schedule.pending
@@ -105,7 +109,7 @@ class Queries:
             return sum(pending.values()) if subject is None else pending.get(subject.id, 0)
         wanted = [subject.id] if subject is not None else list(pending)
         subject_ids = wanted if len(wanted) <= _FEW else [None]
-        async with self._loader.lock:
+        async with self._filler.lock:
             asked = await self._ask(None, due_from, due_to, Cursor(-1, -1))
             return await search_in_thread(self._count_all, asked, subject_ids)
 
@@ -119,7 +123,7 @@ class Queries:
     ) -> Page:
         subject_id = None if subject is None else subject.id
         after = after or Cursor(-1, -1)
-        async with self._loader.lock:
+        async with self._filler.lock:
             asked = await self._ask(subject_id, due_from, due_to, after)
             return await search_in_thread(self._page, asked, limit)
 
@@ -129,11 +133,11 @@ class Queries:
         """The lock is held."""
         if self._schedule.recent_bytes > _READ_RECENT:
             with suppress(OSError, KumquatError):
-                await self._loader.fill_locked()  # else all of it is read from the log
+                await self._filler.fill_locked()  # if it fails, all is read from the log
         return self._asked(subject_id, due_from, due_to, after)
 
     def _asked(self, subject_id: int | None, due_from: int, due_to: int, after: Cursor) -> _Asked:
-        schedule = self._schedule
+        schedule, finished = self._schedule, self._schedule.finished
         cursor = (after.due, after.sid)
         return _Asked(
             subject_id,
@@ -143,13 +147,14 @@ class Queries:
             max(cursor, schedule.delivered_until),
             self._file_set.current,
             schedule.recent.tolist(),
-            set(schedule.gone),
-            set(schedule.done),
-            {tombstone.sid for tombstone in schedule.tombstones},
+            set(finished.gone),
+            set(finished.done),
+            finished.done_until,
+            list(finished.tombstones),
         )
 
     def count_blocking(self, subject_id: int) -> int:
-        """All that is pending of a subject, counted, while nothing else runs."""
+        """Blocks: count all that is pending of a subject, while nothing else runs."""
         return self._count(self._asked(subject_id, 0, EVER, Cursor(-1, -1)))
 
     def _is_live(self, subject_id: int) -> bool:
@@ -161,8 +166,10 @@ class Queries:
         return sum(self._count(asked._replace(subject_id=subject_id)) for subject_id in subject_ids)
 
     def _count(self, asked: _Asked) -> int:
-        """Whatever lies behind the millisecond of the last delivery is counted; within it, listed."""
-        edge = asked.after[0] + 1
+        """What is due after `edge` is counted. What is due before is listed, one by one: it may be
+        delivered (the messages of the last millisecond), and of those in `done` the due time is not
+        known."""
+        edge = max(asked.after[0], asked.done_until if asked.done else -1) + 1
         begin = max(asked.due_from, edge)
         total = 0
         for file in asked.files:
@@ -178,29 +185,29 @@ class Queries:
         return sum(
             begin <= tombstone.due < asked.due_to
             and asked.subject_id in (None, tombstone.subject_id)
-            for tombstone in list(self._schedule.tombstones)
+            for tombstone in asked.tombstones
         )
 
     # --- listing (blocks) -----------------------------------------------------------------------
 
     def _page(self, asked: _Asked, limit: int) -> Page:
-        slots = list(islice(merge(self._filed(asked), self._recent(asked)), limit + 1))
-        more = len(slots) > limit
-        del slots[limit:]
-        bodies = read_bodies(slots, self._bodies, self._file_set.by_number)
-        items = [self._pending(slot, body) for slot, body in zip(slots, bodies, strict=True)]
-        return Page(items, Cursor(*slots[-1][:2]) if more else None)
+        entries = list(islice(merge(self._filed(asked), self._recent(asked)), limit + 1))
+        more = len(entries) > limit
+        del entries[limit:]
+        records = self._reader.read(entries)
+        items = [self._pending(one, record) for one, record in zip(entries, records, strict=True)]
+        return Page(items, Cursor(*entries[-1][:2]) if more else None)
 
-    def _filed(self, asked: _Asked) -> Iterator[Slot]:
-        """What the files hold, in order, hour by hour."""
+    def _filed(self, asked: _Asked) -> Iterator[Entry]:
+        """What is pending of the files, in order, hour by hour."""
         rows = merge(*(self._rows(file, asked) for file in asked.files), key=_hour)
         for hour, of_hour in groupby(rows, key=_hour):
             struck = self._struck(asked, hour)
-            tables = [self._slots(file, row, asked) for row, file in of_hour]
-            for slot in merge(*tables):
-                dead = slot.sid in struck or slot.sid in asked.done
-                if not dead and slot[:2] > asked.after:
-                    yield slot
+            tables = [self._entries(file, row, asked) for row, file in of_hour]
+            for entry in merge(*tables):
+                finished = entry.sid in struck or entry.sid in asked.done
+                if not finished and entry[:2] > asked.after:
+                    yield entry
 
     def _rows(self, file: ScheduleFile, asked: _Asked) -> Iterator[tuple[Row, ScheduleFile]]:
         begin = max(asked.due_from, asked.after[0])
@@ -211,8 +218,8 @@ class Queries:
             rows = file.rows_of_subject(asked.subject_id, MESSAGE, *hours)
         return ((row, file) for row in rows if self._is_live(row.subject_id))
 
-    def _slots(self, file: ScheduleFile, row: Row, asked: _Asked) -> Iterator[Slot]:
-        """The entries of a row from `due_from` on, read piece by piece."""
+    def _entries(self, file: ScheduleFile, row: Row, asked: _Asked) -> Iterator[Entry]:
+        """The entries of a row from `due_from` on, read in pieces."""
         begin = max(asked.due_from, asked.after[0], row.hour * HOUR_MS)
         number = self._file_set.number_of(file)
         at = row.first + file.count(row.subject_id, row.hour * HOUR_MS, begin)
@@ -222,11 +229,11 @@ class Queries:
             for due, sid, offset, length, subject_id in ENTRY.iter_unpack(table):
                 if due >= asked.due_to:
                     return
-                yield Slot(due, sid, offset, length & LENGTH, subject_id, number)
+                yield Entry(due, sid, offset, length & LENGTH, subject_id, number)
             at += _PIECE
 
     def _struck(self, asked: _Asked, hour: int) -> set[int]:
-        struck = set(asked.struck)
+        struck = {tombstone.sid for tombstone in asked.tombstones}
         for file in asked.files:
             for row in file.rows(TOMBSTONE, hour, hour + 1):
                 if asked.subject_id in (None, row.subject_id):
@@ -234,31 +241,31 @@ class Queries:
                     struck.update(map(itemgetter(1), ENTRY.iter_unpack(table)))
         return struck
 
-    def _recent(self, asked: _Asked) -> list[Slot]:
+    def _recent(self, asked: _Asked) -> list[Entry]:
         """What was parked since the last fill, in order."""
         found = []
         for i in range(0, len(asked.frames), FRAME):
             position, length, subject_id = asked.frames[i : i + FRAME]
             if asked.subject_id in (None, subject_id) and self._is_live(subject_id):
-                for at, head in heads_of(self._bodies.payload(position, length)):
+                for at, head in heads_of(self._log_records.payload(position, length)):
                     sid, due = position + HEADER_SIZE + at, head.due
                     if (
                         asked.due_from <= due < asked.due_to
                         and sid not in asked.gone
                         and (due, sid) > asked.cursor
                     ):
-                        found.append(Slot(due, sid, 0, head.length, subject_id, LOG))
+                        found.append(Entry(due, sid, 0, head.length, subject_id, LOG))
         return sorted(found)
 
-    def _pending(self, slot: Slot, body: Body) -> Pending:
-        subject = self._log.subjects.by_id.get(slot.subject_id)
+    def _pending(self, entry: Entry, record: ReadResult) -> Pending:
+        subject = self._log.subjects.by_id.get(entry.subject_id)
         name = "" if subject is None else subject.name
-        if not isinstance(body, bytes):
-            return Pending(name, slot.sid, None, slot.due, -1, None, slot.length)
-        content = parse(body)
+        if not isinstance(record, bytes):
+            return Pending(name, entry.sid, None, entry.due, -1, None, entry.length)
+        content = parse(record)
         delay_id = content.delay_id.decode(errors="replace") or None
         size = len(content.value or b"")
-        return Pending(name, slot.sid, delay_id, content.due, content.created, content.key, size)
+        return Pending(name, entry.sid, delay_id, content.due, content.created, content.key, size)
 
 
 def _hour(row: tuple[Row, ScheduleFile]) -> int:

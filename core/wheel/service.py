@@ -1,18 +1,35 @@
-"""The delay service of a running broker: what the gateway sees of messages for later.
+"""The delay service: messages that a producer sends now and consumers see later, at their due time.
 
-It decides nothing. It puts the parts together and runs their tasks:
+A producer asks for it with a header (`qmq-delay-ms`, `qmq-deliver-at`). Such a message is *parked*: it is
+written to the message log at once, as durable as any other, but in a frame that consumers do not see. The
+position of its record in the log is its *schedule id*. When it is due, the service appends it to its
+subject as an ordinary message, and notes in the same write that it is delivered. It can be cancelled or
+moved to another time until then, by schedule id, or by the *delay id* that the producer gave it.
 
-    schedule.py    what is known; changes only in `apply`, which the message log calls
-    intake/intake.py        takes batches in; cancels and moves
-    deliverer.py   writes what is due into its subject
-    loader.py      keeps the wheel loaded and the schedule files filled and merged
-    wheel/queries.py     counts and lists what is pending
+    Produce ──▶ intake/ ──▶ message log ──▶ Schedule.apply
+                                │                 │ due soon
+                                │ tasks/filler.py │
+                                ▼                 ▼
+                          schedule files ────▶  wheel  ────▶ message log: consumers see it
+                                tasks/loader.py     tasks/deliverer.py
 
-It lives inside the broker and shares its message log; all else is behind this file, so that it can become
-a process of its own.
+    intake/        takes batches in; cancels and moves
+    schedule/      what is known, in memory. Decisions: pure, no Trio, no disk. Begin with schedule.py
+    files/         schedule files and their manifest: reading, writing, merging, repairing. Blocks, no Trio
+    tasks/         the Trio tasks: deliverer, loader, filler, merger
+    shell.py       carries out what decisions ask for: appends to the log, wakes the deliverer
+    queries.py     counts and lists what is pending
+    format.py      the bytes of a schedule file; dump.py prints them
 
-Start: `open_with_delay` opens both; `run` is started when the first window is loaded, or was tried in vain.
-Stop: what is parked is filled into files once more, so that the next start has little to read.
+A decision returns what is to be appended and when to wake (schedule/effects.py). The shell appends it. When
+it is written, the log calls `Schedule.apply`, which changes the state; a failed append changes nothing.
+
+This file puts the parts together and runs their tasks. The gateway sees nothing else, so the service could
+become a process of its own.
+
+Start: `open_with_delay` opens the log and the service; `run` is started when the first window is loaded, or
+could not be. Stop: what is parked is filled into files once more, so that the next start has little to
+read.
 """
 
 from __future__ import annotations
@@ -20,7 +37,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import trio
@@ -39,18 +55,26 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import Subject
+from kumquat.core.logs.messages.writer import Appended
+from kumquat.core.records.look import Look
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.finder import Finder
+from kumquat.core.wheel.files.message_finder import MessageFinder
+from kumquat.core.wheel.files.record_reader import LogRecords, RecordReader
 from kumquat.core.wheel.files.refill import refill
+from kumquat.core.wheel.intake.cancels import Moment
+from kumquat.core.wheel.intake.changes import Changes
 from kumquat.core.wheel.intake.headers import encode_id
-from kumquat.core.wheel.intake.intake import DelayOptions, Intake
-from kumquat.core.wheel.intake.outcomes import Moment
+from kumquat.core.wheel.intake.intake import Intake
+from kumquat.core.wheel.intake.lookup import Lookup
+from kumquat.core.wheel.intake.options import DelayOptions
 from kumquat.core.wheel.queries import Cursor, Page, Pending, Queries, parse
-from kumquat.core.wheel.schedule.bodies import LogBodies, read_bodies
-from kumquat.core.wheel.schedule.deliverer import Deliverer
 from kumquat.core.wheel.schedule.lateness import Lateness
-from kumquat.core.wheel.schedule.loader import Loader
 from kumquat.core.wheel.schedule.schedule import Schedule
+from kumquat.core.wheel.shell import Shell
+from kumquat.core.wheel.tasks.deliverer import Deliverer
+from kumquat.core.wheel.tasks.filler import Filler
+from kumquat.core.wheel.tasks.loader import Loader
+from kumquat.core.wheel.tasks.merger import Merger
 
 __all__ = [
     "Cursor",
@@ -80,13 +104,13 @@ class Shown:
     """What became of a message."""
 
     status: str
-    """pending, moved (and pending still), cancelled, delivered, remembered (a cancel or a move that waits
+    """pending, moved (and still pending), cancelled, delivered, remembered (a cancel or a move that waits
     for its message), unknown."""
     due: int
     sid: int
     """-1 where there is none."""
     created: int | None = None
-    """From here on: told of what is pending, when it was asked for."""
+    """This and the next two: only of a pending message, if its content was asked for."""
     key: bytes | None = None
     value: bytes | None = None
 
@@ -95,17 +119,17 @@ class Shown:
 class DelayStatistics:
     pending: int
     scheduled: int
-    """From here to `damaged`: since the start of the broker."""
+    """This and those up to `damaged`: since the start of the broker."""
     delivered: int
     cancelled: int
     moved: int
     dropped: int
-    """With their subjects."""
+    """They went with their subjects."""
     damaged: int
     overdue: int
-    """Due, and not delivered yet, of those at hand."""
+    """Due and not delivered yet, of those that left the wheel."""
     lateness: Lateness
-    """In milliseconds, when consumers could see the messages."""
+    """In milliseconds, measured when consumers can see the messages."""
     loaded: int
     """Entries in memory."""
     loaded_until: int
@@ -128,27 +152,29 @@ class DelayService:
         self._file_set = file_set
         self._options = options
         self._now_ms = now_ms
-        bodies = LogBodies(message_log.log)
-        read = partial(read_bodies, log_bodies=bodies, files=file_set.by_number)
-        self._deliverer = Deliverer(message_log, schedule, read, now_ms)
-        nudge = self._deliverer.nudge
-        self._loader = Loader(message_log, schedule, file_set, now_ms, nudge)
-        finder = Finder(file_set, bodies)
-        self._intake = Intake(
-            message_log, schedule, finder, self._loader.lock, options, now_ms, nudge
+        shell = Shell(message_log)
+        log_records = LogRecords(message_log.log)
+        reader = RecordReader(log_records, file_set.by_number)
+        self._deliverer = Deliverer(message_log, schedule, reader, shell, now_ms)
+        self._filler = Filler(message_log, schedule, file_set, log_records, now_ms)
+        lock = self._filler.lock
+        self._loader = Loader(message_log, schedule, file_set, self._filler, shell.alarm, now_ms)
+        self._merger = Merger(message_log, schedule, file_set, lock, now_ms)
+        finder = MessageFinder(file_set, log_records)
+        self._lookup = Lookup(schedule, finder)
+        self._intake = Intake(message_log, schedule, self._lookup, shell, options, now_ms)
+        self._changes = Changes(
+            message_log, schedule, finder, self._lookup, lock, shell, options, now_ms
         )
-        self._queries = Queries(message_log, schedule, file_set, self._loader)
-        self.count = self._queries.count
-        self.list = self._queries.page
-        self.produce = self._intake.produce
+        self._queries = Queries(message_log, schedule, file_set, self._filler)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Deliver until cancelled; then file what is parked, while the log is still running."""
+        """Deliver until cancelled; then file what is parked, while the log still runs."""
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._loader.run)
                 nursery.start_soon(self._deliverer.run)
-                nursery.start_soon(self._loader.run_merges)
+                nursery.start_soon(self._merger.run)
                 task_status.started()
         finally:
             with trio.move_on_after(_STOP_SECONDS, shield=True):
@@ -156,22 +182,43 @@ class DelayService:
             self._file_set.close()
 
     async def _fill_before_stop(self) -> None:
-        """The log has it all: if it fails, the next start has more to read, and nothing is lost."""
+        """If it fails nothing is lost: the log has it all, and the next start has more to read."""
         try:
-            await self._loader.fill()
+            await self._filler.fill()
         except (OSError, KumquatError) as error:
             log.warning("what is parked is not filed before the stop: %s", error)
         except Exception:
             log.exception("what is parked is not filed before the stop")
 
+    # --- what the gateway calls -----------------------------------------------------------------
+
+    async def produce(self, subject: Subject, batch: memoryview, look: Look) -> Appended:
+        """Store a batch that may hold delayed records; written when it returns, durable when synced."""
+        return await self._intake.produce(subject, batch, look)
+
+    async def count(self, subject: Subject | None, due_from: int, due_to: int) -> int:
+        """How many messages are pending with a due time in [due_from, due_to); None: of all subjects."""
+        return await self._queries.count(subject, due_from, due_to)
+
+    async def list(
+        self,
+        subject: Subject | None,
+        due_from: int,
+        due_to: int,
+        after: Cursor | None,
+        limit: int,
+    ) -> Page:
+        """A page of the pending messages with a due time in [due_from, due_to), in order of due time."""
+        return await self._queries.page(subject, due_from, due_to, after, limit)
+
     async def show(self, subject: Subject, delay_id: str, *, content: bool = False) -> Shown:
-        """What became of the message that a delay id stands for; with `content`, what is in it if it is
-        still pending."""
+        """What became of the message that a delay id names; with `content`, what is in it if it is still
+        pending."""
         key = (subject.id, encode_id(delay_id))
-        target = await self._intake.find(subject, key[1], content)
-        moment = Moment(self._schedule, self._now_ms(), self._options.cancel_remember_ms)
+        target = await self._lookup.find(subject, key[1], content)
+        moment = Moment(self._schedule, self._now_ms(), self._options)
         named = target.named
-        remembered = self._schedule.remembers(key, moment.now)
+        remembered = self._schedule.ids.remembers(key, moment.now)
         if named is None or named.status == REMEMBERED:
             return Shown("remembered" if remembered else "unknown", -1, -1)
         if named.status in (CANCELLED, DELIVERED):
@@ -202,12 +249,12 @@ class DelayService:
     ) -> Shown:
         item: CancelItem | None
         if delay_id is not None:
-            item = await self._intake.change_named(subject, encode_id(delay_id), due)
+            item = await self._changes.change_named(subject, encode_id(delay_id), due)
             if item.outcome == DELIVERED and item.sid < 0:
                 item = None
         else:
             assert sid is not None, "a delay id or a schedule id"
-            item = await self._intake.change_scheduled(subject, sid, due)
+            item = await self._changes.change_scheduled(subject, sid, due)
         if item is None:
             return Shown("unknown", -1, -1)
         return Shown(
@@ -215,7 +262,7 @@ class DelayService:
         )
 
     def recount(self) -> None:
-        """Blocks: how much is pending, counted again, since some of it was lost."""
+        """Blocks: count again how much is pending, since some of it was lost."""
         schedule = self._schedule
         subjects = [subject.id for subject in self._log.subjects]
         counts = {sid: self._queries.count_blocking(sid) for sid in subjects}
@@ -246,7 +293,7 @@ def open_with_delay(
     files: Files | None = None,
     now_ms: Callable[[], int] = wall_clock_ms,
 ) -> tuple[MessageService, DelayService]:
-    """The message log and the delay service upon it. Blocks. StartError says why it cannot."""
+    """Blocks: open the message log and the delay service on it. StartError says why that fails."""
     opened: list[tuple[Schedule, FileSet]] = []
 
     def listen(files: Files, directory: Path) -> Schedule:
@@ -276,9 +323,9 @@ def open_with_delay(
     except OSError as error:
         file_set.close()
         raise StartError(f"lost schedule files cannot be made again: {error}") from error
-    # What is delivered was due by then: the clock may have been ahead of what it is now.
+    # What is delivered was due by now, or by the last store time if the clock was ahead then.
     stored = max(segment.newest_store_time for segment in message_log.log.state.segments)
-    schedule.done_until = max(schedule.done_until, stored, now_ms())
+    schedule.finished.done_until = max(schedule.finished.done_until, stored, now_ms())
     service = DelayService(message_log, schedule, file_set, delay_options, now_ms)
     if lost_some:
         service.recount()

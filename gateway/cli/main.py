@@ -161,7 +161,7 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
 
 def _dump(path: Path) -> int:
     from kumquat.core.logs.dump import dump
-    from kumquat.core.wheel.files.dump import dump_schedule, is_of_schedule
+    from kumquat.core.wheel.dump import dump_schedule, is_of_schedule
 
     try:
         if is_of_schedule(path):

@@ -47,8 +47,8 @@ OPERATIONS = sorted(
 )
 TWICE, THRICE = 2, 3
 MORE = {
-    "pread schedule.bodies.LogBodies.payload < files.fill.parked_of": "EIO",
-    "pread schedule.bodies.read_bodies < schedule.deliverer.Deliverer._read": "EIO",
+    "pread files.record_reader.LogRecords.payload < files.fill.parked_of": "EIO",
+    "pread files.record_reader.RecordReader.read < tasks.deliverer.Deliverer._read": "EIO",
     "open messages.segment.OpenFiles.pinned < messages.reader.Reader._fill": "EMFILE",
     "preadv_into messages.reader.Reader._fill": "EMFILE",
 }

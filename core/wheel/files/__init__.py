@@ -1,1 +1,1 @@
-"""Schedule files: parked messages by the hour on disk, their manifest, and finding one of them."""
+"""Schedule files: parked messages on disk, by hour and subject. Writing, reading, merging, repairing."""

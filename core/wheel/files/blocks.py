@@ -1,10 +1,10 @@
-"""Sections of a schedule file: items of one size, cut into blocks that are checked when they are read.
+"""Sections of a schedule file: items of one size, in blocks that are checked when they are read.
 
-A section may be far larger than memory. What is held of it are its *fences*: for each block of up to 64 KiB
-its checksum and its first 16 bytes. An item is found by bisection over the fences and then inside one
-block, so a search costs one read at the most. Blocks that were read lately are kept, a few for each file.
+A section may be far larger than memory. Only its *fences* are held: for each block of up to 64 KiB its
+checksum and its first 16 bytes. An item is found by bisection over the fences and then inside one block, so
+a search costs at most one read. A few blocks that were read last are kept for each file.
 
-Reads block, and any thread may do them. Nothing is given that has not matched its checksum.
+Reads block, and any thread may do them. Nothing is returned that does not match its checksum.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from crc32c import crc32c
 
 from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.disk.unreadable import read_patiently
-from kumquat.core.wheel.files.format import BLOCK, FENCE, ScheduleClosed, ScheduleDamaged
+from kumquat.core.wheel.format import BLOCK, FENCE, ScheduleClosed, ScheduleDamaged
 
 KEPT_BLOCKS = 16
 READ_AT_ONCE = 16
-"""Blocks that go through memory together when a section is read from end to end."""
+"""How many blocks are read at a time when a section is read from end to end."""
 
 
 def block_items(item_size: int) -> int:
@@ -64,8 +64,9 @@ class SectionWriter:
         self._fences.append(FENCE.pack(crc32c(block), bytes(block[:16])))
 
 
-class Source:
-    """An open file of which several threads read; closed by the last one when it is to be closed."""
+class SharedFile:
+    """An open file that several threads read. `close` may come meanwhile: the last reader closes it
+    then."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self.path = path
@@ -124,7 +125,7 @@ class Source:
             self._close()
 
     def _close(self) -> None:
-        with suppress(OSError):  # it was only read, and is closed all the same
+        with suppress(OSError):  # it was only read, and it is closed in any case
             self._files.close(self._fd)
 
 
@@ -133,7 +134,7 @@ class Section:
 
     def __init__(
         self,
-        source: Source,
+        file: SharedFile,
         name: str,
         offset: int,
         count: int,
@@ -143,7 +144,7 @@ class Section:
         self.count = count
         self.offset = offset
         self.item_size = item_size
-        self._source = source
+        self._file = file
         self._name = name
         self._per_block = block_items(item_size)
         self._fences = fences
@@ -153,14 +154,15 @@ class Section:
         return self.offset + self.count * self.item_size
 
     def block_end(self, i: int) -> int:
-        """Where the block ends that an item lies in."""
+        """The number of the first item behind the block of item `i`."""
         return (i // self._per_block + 1) * self._per_block
 
     def item(self, i: int) -> bytes:
         return self.items(i, 1)
 
     def items(self, first: int, count: int) -> bytes:
-        """`count` items from the one with number `first` on. Of more than two blocks none is kept."""
+        """`count` items from the one with number `first` on. If they span more than two blocks, none is
+        kept."""
         if not count:
             return b""
         size, per = self.item_size, self._per_block
@@ -181,13 +183,13 @@ class Section:
             first = until
 
     def check(self) -> None:
-        """Read all of it; ScheduleDamaged when a block is not as it was written."""
+        """Read all of it. ScheduleDamaged: a block is not as it was written."""
         for _ in self.chunks(0, self.count):
             pass
 
     def bisect(self, key: bytes, low: int, high: int) -> int:
-        """The first item in [low, high) that does not begin with less than `key`, else `high`. These
-        items are sorted; the key has 16 bytes at the most."""
+        """The first item in [low, high) whose beginning is not less than `key`, else `high`. These items
+        are sorted; the key has at most 16 bytes."""
         if low >= high:
             return high
         per, size, width = self._per_block, self.item_size, len(key)
@@ -205,18 +207,18 @@ class Section:
 
     def _block(self, number: int) -> bytes:
         key = (self._name, number)
-        data = self._source.kept(key)
+        data = self._file.kept(key)
         if data is None:
             data = self._read(number, number + 1)
-            self._source.keep(key, data)
+            self._file.keep(key, data)
         return data
 
     def _read(self, low: int, high: int) -> bytes:
-        """Blocks from `low` to `high`, checked."""
+        """The blocks from `low` to `high`, checked."""
         per, size = self._per_block, self.item_size
         begin, end = low * per, min(self.count, high * per)
         at = self.offset + begin * size
-        data = self._source.read(at, (end - begin) * size)
+        data = self._file.read(at, (end - begin) * size)
         view, length = memoryview(data), per * size
         for number in range(low, high):
             start = (number - low) * length
@@ -224,7 +226,5 @@ class Section:
             found = crc32c(view[start : start + length])
             if found != crc:
                 place = f"{self._name}, block {number} at byte {at + start}"
-                raise ScheduleDamaged(
-                    self._source.path, place, f"CRC {crc:#010x}", f"{found:#010x}"
-                )
+                raise ScheduleDamaged(self._file.path, place, f"CRC {crc:#010x}", f"{found:#010x}")
         return data

@@ -1,13 +1,14 @@
-"""A schedule file, open to be read: rows by hour, entries by due time, counts, records, names.
+"""A schedule file, open for reading: rows by hour, entries by due time, counts, records, names.
 
-The format is in files/format.py, the writer in files/writer.py. Opening checks the footer, the
-fences, the rows and the ledger, all that is needed to know what is in it; the rest is checked when it is
-read. What does not match its checksum is never given: ScheduleDamaged says what and where.
+The format is in ../format.py, the writer in writer.py. Opening checks the footer, the fences, the rows and
+the ledger: all that is needed to know what is in the file. The rest is checked when it is read. What does
+not match its checksum is never returned: ScheduleDamaged says what and where.
 
-All calls may wait for the disk and may be made by several threads at a time. `close` may come in between:
-who is late gets ScheduleClosed.
+All calls may wait for the disk, and several threads may call at a time. `close` may come meanwhile: later
+calls raise ScheduleClosed.
 
-Left out: what is delivered, and what newer files' tombstones say. Who asks puts the files together.
+A file does not know what is delivered, nor what the tombstones of newer files say. The caller puts the
+files together.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from crc32c import crc32c
 
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import parked_damage
-from kumquat.core.wheel.files.blocks import Section, Source, fence_count
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.blocks import Section, SharedFile, fence_count
+from kumquat.core.wheel.files.neighbours import Place, neighbours
+from kumquat.core.wheel.format import (
     DUE,
     ENTRY_SIZE,
     FENCE,
@@ -52,18 +54,14 @@ _SECTIONS = (
     ("ids", 1),
 )
 _HOURS_END = 1 << 32
-_GAP = 32 << 10
-"""Bytes between two records that are rather read than a second read begun."""
-_STRIDE = 1 << 20
-"""The most that one read of several records takes."""
 
 
 class ScheduleFile:
-    """One file. `crc` stands for all of its content but the records, which carry their own."""
+    """One file. `crc` covers all of its content except the records, which have their own."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self.path = path
-        self._source = Source(files, path)
+        self._file = SharedFile(files, path)
         try:
             self._open()
         except BaseException:
@@ -71,7 +69,7 @@ class ScheduleFile:
             raise
 
     def _open(self) -> None:
-        source = self._source
+        source = self._file
         self.size = source.size
         at = max(0, self.size - FOOTER.size)
         footer, self.crc = parse_footer(self.path, source.read(at, self.size - at))
@@ -98,33 +96,33 @@ class ScheduleFile:
         expected = begin + sum(sizes) + FOOTER.size
         if self.size != expected:
             raise ScheduleDamaged(self.path, "size", expected, self.size)
-        fences = self._source.read(begin, sum(sizes))
+        fences = self._file.read(begin, sum(sizes))
         if crc32c(fences) != self.footer.fences_crc:
             expected_crc, found = f"CRC {self.footer.fences_crc:#010x}", f"{crc32c(fences):#010x}"
             raise ScheduleDamaged(self.path, f"fences at byte {begin}", expected_crc, found)
         sections, offset, at = [], self.footer.records, 0
         for (name, size), count, held in zip(_SECTIONS, counts, sizes, strict=True):
-            section = Section(self._source, name, offset, count, size, fences[at : at + held])
+            section = Section(self._file, name, offset, count, size, fences[at : at + held])
             sections.append(section)
             offset, at = section.end, at + held
         return sections
 
     def close(self) -> None:
-        self._source.close()
+        self._file.close()
 
-    # Rows
+    # --- rows -----------------------------------------------------------------------------------
 
     def hours(self) -> tuple[int, int]:
         """The first and the last hour that anything here is about; (0, 0) when there is nothing. When the
-        last one is over and all of it delivered, the file may go."""
+        last one is over and all is delivered, the file may be removed."""
         return self.footer.first_hour, self.footer.last_hour
 
     def rows_of(self, hour: int) -> list[Row]:
-        """Both kinds, MESSAGE first, each by subject."""
+        """Rows of both kinds, MESSAGE first, each by subject."""
         return [row for kind in (MESSAGE, TOMBSTONE) for row in self.rows(kind, hour, hour + 1)]
 
     def rows(self, kind: int, hour_from: int = 0, hour_to: int = _HOURS_END) -> Iterator[Row]:
-        """By hour, then by subject."""
+        """Rows by hour, then by subject."""
         low, high = self._row_at(kind, hour_from), self._row_at(kind, hour_to)
         base = self._entry_base(kind)
         for data in self._rows.chunks(low, high):
@@ -134,7 +132,7 @@ class ScheduleFile:
     def rows_of_subject(
         self, subject_id: int, kind: int = MESSAGE, hour_from: int = 0, hour_to: int = _HOURS_END
     ) -> Iterator[Row]:
-        """By hour; hours without a row cost nothing."""
+        """Rows by hour; hours without a row cost nothing."""
         low, high = (self._ledger_at(kind, subject_id, hour) for hour in (hour_from, hour_to))
         for data in self._ledger.chunks(low, high):
             for _, hour, _ in LEDGER.iter_unpack(data):
@@ -163,7 +161,7 @@ class ScheduleFile:
         if last is not None:
             yield last[0], last[1], self._entry_count(kind) - last[2]
 
-    # Entries
+    # --- entries --------------------------------------------------------------------------------
 
     def entries(self, row: Row, due_from: int, due_to: int) -> bytes:
         """The part of the row's table with a due time in [due_from, due_to): ENTRY after ENTRY."""
@@ -173,8 +171,8 @@ class ScheduleFile:
     def salvage(
         self, row: Row, due_from: int, due_to: int
     ) -> tuple[bytes, list[ScheduleDamaged], int]:
-        """What `entries` would give, without the blocks that are damaged; the damage, and how many entries
-        of the row are in these blocks."""
+        """What `entries` would give, without the damaged blocks; the damage; and how many entries of the
+        row are in these blocks."""
         entries: list[bytes] = []
         damages: list[ScheduleDamaged] = []
         lost, at, end = 0, row.first, row.first + row.entries
@@ -203,8 +201,8 @@ class ScheduleFile:
         return self._below(kind, subject_id, due_to) - self._below(kind, subject_id, due_from)
 
     def bytes_before(self, hour: int) -> int:
-        """About how many bytes of messages are about hours before this one; all of the file when nothing in
-        it is about a later one. No table is read for it, so a damaged one does not matter."""
+        """About how many bytes of messages belong to hours before this one; the size of the file when
+        nothing in it belongs to a later one. It reads no table, so a damaged one does not matter."""
         if self.footer.last_hour < hour:
             return self.size
         at = self._row_at(MESSAGE, hour)
@@ -213,27 +211,27 @@ class ScheduleFile:
         entries = int(ROW.unpack(self._rows.item(at))[2])
         return self.footer.records * entries // self.footer.parked + entries * ENTRY_SIZE
 
-    # Records
+    # --- records --------------------------------------------------------------------------------
 
     def read(self, offset: int, length: int) -> bytes:
-        """A parked record. The flag NAMED may be left on the length."""
+        """A parked record. The length may still have its flags."""
         [found] = self.read_many([(offset, length)])
         if isinstance(found, ScheduleDamaged):
             raise found
         return found
 
-    def read_many(self, places: Sequence[tuple[int, int]]) -> list[bytes | ScheduleDamaged]:
-        """A record for each (offset, length), in this order; neighbours are read together. One that is
-        damaged does not keep the others from being read."""
+    def read_many(self, flagged: Sequence[Place]) -> list[bytes | ScheduleDamaged]:
+        """A record for each (offset, length), in this order; neighbours are read together. A damaged one
+        does not keep the others from being read. Lengths may still have their flags."""
+        places = [(offset, length & LENGTH) for offset, length in flagged]
         found: list[bytes | ScheduleDamaged] = [b""] * len(places)
-        order = sorted(range(len(places)), key=places.__getitem__)
-        for run in self._runs(places, order):
+        for run in neighbours(places):
             begin = places[run[0]][0]
-            end = max(places[i][0] + (places[i][1] & LENGTH) for i in run)
+            end = max(places[i][0] + places[i][1] for i in run)
             data = self.read_raw(begin, end - begin)
             for i in run:
                 offset, length = places[i]
-                record = data[offset - begin : offset - begin + (length & LENGTH)]
+                record = data[offset - begin : offset - begin + length]
                 damage = parked_damage(record)
                 found[i] = record
                 if damage is not None:
@@ -242,32 +240,16 @@ class ScheduleFile:
         return found
 
     def read_raw(self, offset: int, size: int) -> bytes:
-        """Bytes of records, unchecked: to be copied with the CRCs in them."""
+        """Bytes of records, unchecked: to be copied, each with its CRC."""
         if offset + size > self.footer.records:
             place = f"records, {size} bytes at {offset}"
             raise ScheduleDamaged(self.path, place, f"an end at {self.footer.records}", "more")
-        return self._source.read(offset, size)
+        return self._file.read(offset, size)
 
-    @staticmethod
-    def _runs(places: Sequence[tuple[int, int]], order: list[int]) -> Iterator[list[int]]:
-        run: list[int] = []
-        begin = end = 0
-        for i in order:
-            offset, length = places[i]
-            if run and (offset > end + _GAP or offset - begin > _STRIDE):
-                yield run
-                run = []
-            if not run:
-                begin = end = offset
-            run.append(i)
-            end = max(end, offset + (length & LENGTH))
-        if run:
-            yield run
-
-    # Names
+    # --- names ----------------------------------------------------------------------------------
 
     def find(self, subject_id: int, delay_id: bytes) -> Name | None:
-        """The newest word of this file about a delay id."""
+        """What this file says about a delay id."""
         key = NAME_KEY.pack(subject_id, name_hash(delay_id))
         at = self._names.bisect(key, 0, self.footer.names)
         while at < self.footer.names:
@@ -281,7 +263,7 @@ class ScheduleFile:
         return None
 
     def names(self) -> Iterator[Name]:
-        """By subject, hash and id."""
+        """All names, by subject, hash and id."""
         for data in self._names.chunks(0, self.footer.names):
             for at in range(0, len(data), NAME.size):
                 yield self._name(data[at : at + NAME.size])
@@ -290,7 +272,7 @@ class ScheduleFile:
         subject_id, _, sid, due, keep, status, length, begin = NAME.unpack(item)
         return Name(subject_id, self._ids.items(begin, length), sid, due, status, keep)
 
-    # Where things are
+    # --- where things are -----------------------------------------------------------------------
 
     def _row_range(self, kind: int) -> tuple[int, int]:
         if kind == MESSAGE:
@@ -326,7 +308,8 @@ class ScheduleFile:
         return self._tables.bisect(DUE.pack(due), row.first, end)
 
     def _below(self, kind: int, subject_id: int | None, due: int) -> int:
-        """Entries with an earlier due time, and in the ledger all of lower subjects."""
+        """How many entries come before `due`, in the order of the rows; with a subject, in the order of the
+        ledger: there all entries of lower subjects count too."""
         hour = min(max(0, hour_of(due)), _HOURS_END)
         if subject_id is None:
             at = self._row_at(kind, hour)

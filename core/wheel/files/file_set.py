@@ -1,11 +1,12 @@
-"""The schedule files that count, open, and the manifest that lists them.
+"""The schedule files in use, open, and the manifest that lists them.
 
-A file gets a number when it is opened, by which the wheel knows it for as long as the process lives. A file
-that was merged into another leaves the list at once, and the disk when no entry of the wheel points into it
-any more: `close_unused`. If the process dies first, the next start removes it, since no manifest names it.
+A file gets a number when it is opened; entries of the wheel refer to it by this number as long as the
+process lives. A file that was merged into another one leaves the list at once. It leaves the disk when no
+entry of the wheel points into it any more (`unused`, `remove`). If the process dies first, the next start
+removes it, since no manifest names it.
 
-What blocks is said so; the rest belongs to the loop. Only one change may be under way at a time: the
-loader sees to that.
+Methods that block say so; the others are called on the event loop. Only one change may be under way at a
+time: `Filler.lock` sees to that.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from kumquat.core.logs.disk.files import Files
 from kumquat.core.wheel.files import manifest as manifests
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.fill import ReadFrame, names_of, parked_of, tombstones_of
-from kumquat.core.wheel.files.format import ScheduleDamaged, hour_of
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest
 from kumquat.core.wheel.files.merge import Weighed, merge, plan_merge
 from kumquat.core.wheel.files.writer import write_schedule_file
-from kumquat.core.wheel.schedule.parts import Fill
+from kumquat.core.wheel.format import ScheduleDamaged, hour_of
+from kumquat.core.wheel.schedule.model import Fill
 
 FOLDER = "schedule"
 Live = Callable[[int], bool]
@@ -39,16 +40,17 @@ class FileSet:
         self.manifest = manifests.load(files, self.directory)
         self._generation = self.manifest.generation
         self.current, self.lost = manifests.open_files(files, self.directory, self.manifest)
-        """The files that count, oldest stretch first; and those that are missing or damaged."""
+        """The files that the manifest lists, oldest stretch first; and those that are missing or
+        damaged."""
         self._unlisted: list[ScheduleFile] = []
-        """Files of manifests that could not be saved: a start may still find such a manifest, so they stay
+        """Files of manifests that could not be saved. A start may still find such a manifest, so they stay
         until another one is saved."""
         self._spare: list[Path] = []
         """Files that could not be removed yet."""
         self._damaged: set[ScheduleFile] = set()
-        """Those that a merge could not read."""
+        """Those that a merge found damaged."""
         self.put_off: set[ScheduleFile] = set()
-        """Those whose merge failed: left alone for a while, so that others are merged."""
+        """Those whose merge failed: not tried for a while, so that others are merged."""
         self._fresh = count(1)
         self.by_number: dict[int, ScheduleFile] = {next(self._fresh): f for f in self.current}
         """All that are open."""
@@ -60,7 +62,7 @@ class FileSet:
     def write_fill(
         self, fill: Fill, read: ReadFrame, live: Live
     ) -> tuple[ScheduleFile | None, Manifest]:
-        """Blocks: the file and the manifest of a fill, durable. OSError: neither is there."""
+        """Blocks: write the file and the manifest of a fill, durably. OSError: neither counts."""
         file: ScheduleFile | None = None
         if not fill.is_empty:
             parked = list(parked_of(fill, read, live))
@@ -88,8 +90,8 @@ class FileSet:
             self.current = [*self.current, file]
 
     def settle(self, made: Sequence[ScheduleFile], manifest: Manifest) -> None:
-        """Blocks: what was lost is made again, or given up; the manifest that is saved no longer names it.
-        What is left of a damaged file is kept aside, for whoever can make something of it."""
+        """Blocks: lost files are made again, or given up; save a manifest that no longer names them. A
+        damaged file is renamed and kept, in case somebody can recover something from it."""
         fresh = {file.path for file in made}
         for path in [self.directory / lost.listed.name for lost in self.lost]:
             if path not in fresh and self.files.exists(path):
@@ -106,8 +108,8 @@ class FileSet:
         return any(file.footer.tombstones for file in self.current)
 
     def plan(self, delivered_until: int) -> list[ScheduleFile]:
-        """Blocks: which files should be merged now. One that turned out to be damaged is left as it is, and
-        goes when all of it has passed."""
+        """Blocks: which files should be merged now. A file that turned out to be damaged is not merged; it
+        is removed when all of it has passed."""
         hour = hour_of(delivered_until)
         neighbours: list[ScheduleFile] = []
         for file in [*self.current, None]:
@@ -132,7 +134,7 @@ class FileSet:
     def merge(
         self, inputs: Sequence[ScheduleFile], delivered_until: int, live: Live
     ) -> ScheduleFile | None:
-        """Blocks: the file that is to stand for them; None: nothing of them is needed any more."""
+        """Blocks: the file that replaces the inputs; None: nothing of them is needed any more."""
         hour = hour_of(delivered_until)
         if all(file.hours()[1] < hour for file in inputs):
             return None
@@ -147,12 +149,12 @@ class FileSet:
             raise
 
     def discard(self, file: ScheduleFile | None) -> None:
-        """Blocks: a file that is not to be used after all."""
+        """Blocks: remove a file that is not used after all."""
         with suppress(OSError):
             self.remove([file] if file is not None else [])
 
     def list_merged(self, inputs: Sequence[ScheduleFile], merged: ScheduleFile | None) -> Manifest:
-        """Blocks: the manifest that has one file in the place of others, durable."""
+        """Blocks: save a manifest that has the merged file in the place of the inputs, durably."""
         listed = [Listed.of(file) for file in self.current]
         at = self.current.index(inputs[0])
         listed[at : at + len(inputs)] = [Listed.of(merged)] if merged is not None else []
@@ -173,7 +175,8 @@ class FileSet:
             self._open(merged)
 
     def unused(self, in_use: set[int]) -> list[ScheduleFile]:
-        """Files that count no more and into which nothing points; they are no longer to be used."""
+        """Files that are not listed any more and that no entry points into. They are forgotten here: the
+        caller removes them."""
         spare = [
             file
             for number, file in self.by_number.items()
@@ -186,7 +189,7 @@ class FileSet:
         return spare
 
     def remove(self, spare: Sequence[ScheduleFile]) -> None:
-        """Blocks. OSError: some could not be removed; they are tried again with the next."""
+        """Blocks. OSError: some could not be removed; they are tried again with the next ones."""
         for file in spare:
             file.close()
         paths, self._spare = [*self._spare, *(file.path for file in spare)], []

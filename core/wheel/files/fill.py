@@ -1,11 +1,11 @@
-"""What goes into a schedule file: the blocking half of a fill (see schedule.py). No clock, no Trio.
+"""What goes into a schedule file: the blocking half of a fill (schedule/schedule.py). No clock, no Trio.
 
 The frames of the stretch are read back from the log, which is synced up to its end by then: so a file never
 holds what a power cut can still take from the log. What was delivered or cancelled meanwhile stays out. A
-message whose time had passed `delivered_until` already is filed one millisecond behind that, else a start
-would take it for delivered. Its record says when it is due.
+message whose due time had already passed `delivered_until` is filed one millisecond behind that; else a
+start would take it as delivered. Its record says when it is due.
 
-What cannot be filed (damaged, or a time or a name that the format has no room for) is set aside: the log of
+What cannot be filed (damaged, or a time or a name that the format has no room for) is left out: the log of
 the broker names it, the fill goes on.
 """
 
@@ -26,7 +26,7 @@ from kumquat.core.logs.messages.parked import (
     delay_id_of,
     heads_of,
 )
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.format import (
     LATEST_DUE,
     LONGEST_ID,
     PENDING,
@@ -34,7 +34,7 @@ from kumquat.core.wheel.files.format import (
     Parked,
     Tombstone,
 )
-from kumquat.core.wheel.schedule.parts import FRAME, Fill, Named, Refiled
+from kumquat.core.wheel.schedule.model import FRAME, Fill, Named, Refiled
 
 log = logging.getLogger("kumquat.delay")
 
@@ -43,7 +43,7 @@ ReadFrame = Callable[[int, int], bytes]
 
 
 def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Iterator[Parked]:
-    """The messages of the stretch that still wait, in the order of the log. Blocks."""
+    """Blocks: the messages of the stretch that are still pending, in the order of the log."""
     frames, gone, until, new = fill.frames, fill.gone, fill.delivered_until, tuple.__new__
     for i in range(0, len(frames), FRAME):
         position, length, subject_id = frames[i : i + FRAME]
@@ -87,7 +87,7 @@ def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Itera
 
 
 def _learn(fill: Fill, subject_id: int, begin: int, payload: bytes) -> None:
-    """What the schedule would know of a frame, had it been read at the start."""
+    """Note what the schedule would know of a frame if it had been readable at the start."""
     for at, head in heads_of(payload):
         sid, key = begin + at, (subject_id, delay_id_of(payload, at, head))
         known = fill.names.get(key)
@@ -100,7 +100,7 @@ def _learn(fill: Fill, subject_id: int, begin: int, payload: bytes) -> None:
 
 
 def names_of(fill: Fill) -> Iterator[Name]:
-    """The names that came up in the stretch; to be asked for when all of `parked_of` was taken."""
+    """The names that came up in the stretch; to be called when `parked_of` is exhausted."""
     for (subject_id, delay_id), (sid, due, status) in fill.names.items():
         if not 0 < len(delay_id) <= LONGEST_ID or due > LATEST_DUE:
             log.error(
@@ -118,5 +118,5 @@ def names_of(fill: Fill) -> Iterator[Name]:
 
 
 def tombstones_of(fill: Fill) -> list[Tombstone]:
-    """Those of messages that can have been filed."""
+    """The tombstones of messages that can have been filed."""
     return [dead for dead in fill.tombstones if 0 <= dead.due <= LATEST_DUE]

@@ -1,4 +1,4 @@
-"""Frames of delayed messages, read back from a stretch of the log. Blocks."""
+"""Reads PARKED, CANCEL and DELIVERED frames back from a stretch of the log. Blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("kumquat.delay")
 def delayed_frames(
     message_log: MessageLog, begin: int, end: int
 ) -> Iterator[tuple[FrameHeader, bytes]]:
-    """Those from `begin`, where a frame starts, to `end`; what is damaged is told and left out."""
+    """The frames from `begin`, where a frame starts, to `end`. A damaged one is logged and left out."""
     for segment in message_log.state.segments:
         position, until = max(begin, segment.base), min(end, segment.end)
         if position >= until:

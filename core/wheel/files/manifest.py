@@ -1,15 +1,15 @@
-"""The manifest of the schedule: which files count, and how far the log has been brought into them.
+"""The manifest of the schedule: which files count, and up to where the log is in them.
 
 - `filled`: all that frames of the log below it park, cancel and deliver is in the files.
 - `delivered_until`: (due, schedule id); every entry of the files up to it is delivered or cancelled.
 - `done`: entries of the files behind it that are delivered too; none is due after `done_until`.
-- `remembered`: cancels and moves that came before the message with their id, and until when they hold.
+- `remembered`: cancels and moves that came before the message with their id, and until when they wait.
 
-There are two copies with the same content (bytes: manifest_format.py), `manifest` and `manifest.copy`.
-Each is replaced as a whole, atomically, one after the other. A start takes the newer one of those that are
-whole, and writes both again if they differ. So a flipped bit or a cut costs nothing. If neither is whole,
-or both are gone though there are schedule files, it is made from these (rebuild.py), loudly: the broker
-starts.
+There are two copies with the same content (bytes: manifest_format.py), `manifest` and `manifest.copy`. Each
+is replaced as a whole, atomically, one after the other. A start takes the newer one of those that are
+whole, and writes both again if they differ. So a flipped bit or a power cut costs nothing. If neither is
+whole, or both are gone although there are schedule files, the manifest is made from these files
+(rebuild.py), with an error in the log: the broker starts.
 
 The order of a change is: write the new file, save the manifest, unlink the files that it no longer names.
 So a file that no manifest names is a leftover, and `open_files` removes it. A manifest is saved before the
@@ -28,9 +28,9 @@ from typing import NamedTuple, TypeVar
 from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import Files, write_file_atomically
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import SUFFIX, TEMPORARY, ScheduleDamaged
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest, pack, parse
 from kumquat.core.wheel.files.rebuild import rebuild
+from kumquat.core.wheel.format import SUFFIX, TEMPORARY, ScheduleDamaged
 
 log = logging.getLogger("kumquat.schedule")
 T = TypeVar("T")
@@ -39,19 +39,19 @@ MANIFEST = "manifest"
 COPY = "manifest.copy"
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
-"""Seconds between tries to read at a start."""
+"""Seconds between attempts to read at a start."""
 
 
 class Lost(NamedTuple):
-    """A listed file that is missing or damaged. What its stretch of the log holds can be filled again."""
+    """A listed file that is missing or damaged. It can be filled again while the log has its stretch."""
 
     listed: Listed
     reason: str
 
 
 def load(files: Files, directory: Path) -> Manifest:
-    """What the folder's manifest says. A folder that is missing or empty gets both copies, durably.
-    StartError when a newer broker wrote it, or when it cannot be read at the moment."""
+    """What the manifest of the folder says. A folder that is missing or empty gets both copies, durably.
+    StartError: a newer broker wrote it, or it cannot be read at the moment."""
     if not files.exists(directory):
         files.mkdir(directory)
         files.fsync_dir(directory.parent)
@@ -65,7 +65,7 @@ def load(files: Files, directory: Path) -> Manifest:
     else:
         manifest = Manifest()
     differ = len(whole) < len(paths) or whole[0] != whole[1]
-    if differ and not manifest.rebuilt:  # that is not complete yet
+    if differ and not manifest.rebuilt:  # a rebuilt one is not complete yet
         manifest.generation += 1
         save(files, directory, manifest)
     return manifest
@@ -82,7 +82,7 @@ def _load(files: Files, path: Path) -> Manifest | None:
 
 
 def save(files: Files, directory: Path, manifest: Manifest) -> None:
-    """Durable when it returns. OSError: a start may find this one or the one before."""
+    """Durable when it returns. OSError: a start may find this manifest or the one before."""
     data = pack(manifest)
     for name in (MANIFEST, COPY):
         write_file_atomically(files, directory / name, data)
@@ -92,10 +92,8 @@ def open_files(
     files: Files, directory: Path, manifest: Manifest
 ) -> tuple[list[ScheduleFile], list[Lost]]:
     """The listed files, open, in order; and those that are missing or not the ones that were listed.
-    Leftovers are removed. StartError when the disk cannot be read: that may pass, nothing is given up."""
-    if (
-        not manifest.rebuilt
-    ):  # until it is saved, the next start may have to make it from these files again
+    Leftovers are removed. StartError: the disk cannot be read; that may pass, so nothing is given up."""
+    if not manifest.rebuilt:  # until that is saved, the next start may have to make it again
         _remove_leftovers(files, directory, manifest)
     found: list[ScheduleFile] = []
     lost: list[Lost] = []
@@ -134,7 +132,7 @@ def _open(files: Files, directory: Path, listed: Listed) -> ScheduleFile | Lost:
 
 
 def _patiently(work: Callable[[], T]) -> T:
-    """What the disk or the machine refuses is asked for again, for a second and a half."""
+    """Try again for a second and a half when the disk or the machine refuses."""
     for pause in _PAUSES:
         try:
             return work()

@@ -9,9 +9,9 @@
                 the id;
                 done: schedule id 8;
                 CRC-32C of all before 4
-    version 1:  the same without generation, done until and new due times; it is read still
+    version 1:  the same without generation, done until and new due times; it can still be read
 
-Its end follows from its numbers, so bytes behind it do no harm.
+Its end follows from its numbers, so bytes behind it are ignored.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from crc32c import crc32c
 from kumquat.core.errors import StartError
 from kumquat.core.logs.messages.parked import SCHEDULE_ID
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import ScheduleDamaged, file_name
-from kumquat.core.wheel.schedule.parts import Remembered
+from kumquat.core.wheel.format import ScheduleDamaged, file_name
+from kumquat.core.wheel.schedule.model import Remembered
 
 VERSION = 2
 MAGIC = b"KQM1"
@@ -68,18 +68,18 @@ class Manifest:
     filled: int = 0
     delivered_until: tuple[int, int] = (-1, -1)
     files: list[Listed] = field(default_factory=list)
-    """By stretch; they do not overlap."""
+    """By stretch; stretches do not overlap."""
     pending: dict[int, int] = field(default_factory=dict)
     """Messages to be delivered, by subject id."""
     remembered: dict[tuple[int, bytes], Remembered] = field(default_factory=dict)
     """By subject id and delay id."""
     done: set[int] = field(default_factory=set)
     done_until: int = -1
-    """Those done are not due later."""
+    """None of those in `done` is due later."""
     generation: int = 0
-    """The newer of two has the larger one."""
+    """The newer of two manifests has the larger one."""
     rebuilt: bool = field(default=False, compare=False)
-    """It was lost, and made from what the schedule files say: see rebuild.py."""
+    """The manifest was lost, and made again from the schedule files: see rebuild.py."""
 
 
 def pack(manifest: Manifest) -> bytes:
@@ -97,7 +97,7 @@ def pack(manifest: Manifest) -> bytes:
 
 
 def parse(path: Path, data: bytes) -> Manifest:
-    """ScheduleDamaged, or StartError when a newer broker wrote it."""
+    """ScheduleDamaged: it is not whole. StartError: a newer broker wrote it."""
     if len(data) < _START.size or data[:4] != MAGIC:
         raise ScheduleDamaged(path, "byte 0", f"magic {MAGIC.hex()}", data[:4].hex())
     version = int(_START.unpack_from(data)[1])
@@ -117,7 +117,7 @@ def parse(path: Path, data: bytes) -> Manifest:
 
 
 def _parse(data: bytes, version: int) -> tuple[Manifest, int]:
-    """What it says, and where its checksum is to be."""
+    """What it says, and where its checksum must be."""
     at = _START.size
     if version == 1:
         filled, due, sid, *sizes = _HEAD_1.unpack_from(data, at)

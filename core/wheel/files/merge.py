@@ -1,21 +1,21 @@
 """Merges neighbouring schedule files into one, so that there are few of them.
 
 Nothing is delivered or cancelled here: the new file says the same as the old ones did together, without
-what nobody needs any more:
+what is no longer needed:
 - rows of hours that have passed, and of subjects that are gone;
 - messages that a newer one of the files has a tombstone for, and that tombstone. A tombstone is kept as
-  long as its message may be in a file older than all of these: the message's schedule id tells;
-- names that have passed, and older words about one that a newer file speaks of.
+  long as its message may be in a file older than all of these: the schedule id of the message says so;
+- names that have passed, and what older files say about a name that a newer file has.
 
-A name of a message that is taken out here says from then on that it was delivered, unless a newer word says
-what became of it: there is no tombstone any more to tell that it does not wait.
+The name of a message that is taken out here gets the status "delivered", unless a newer file says what
+became of it: no tombstone is left to say that the message is not pending.
 
-The files are read side by side, a few thousand entries at a time, and records are copied with their CRCs as
-they are. So memory stays the same whatever the size; only what tombstones took out is noted: rows that lost
-entries until the ledger is written, and messages that had names until these are.
+The files are read side by side, a few thousand entries at a time, and records are copied with their CRCs.
+So memory does not grow with the size of the files, apart from what tombstones took out: rows that lost
+entries are noted until the ledger is written, and messages with names until the names are written.
 
-Damage of a table, a row or a name raises ScheduleDamaged, and nothing is left of the new file. A damaged
-record is carried along, to be told when it is read.
+Damage of a table, a row or a name raises ScheduleDamaged, and nothing of the new file stays. A damaged
+record is copied; it is reported when it is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from typing import NamedTuple
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import DELIVERED, MOVED
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.merge_input import Element, InputRow, MergeInput
+from kumquat.core.wheel.files.output import Output, has_name
+from kumquat.core.wheel.format import (
     MESSAGE,
     PENDING,
     TOMBSTONE,
@@ -41,8 +43,6 @@ from kumquat.core.wheel.files.format import (
     hour_of,
     name_hash,
 )
-from kumquat.core.wheel.files.merge_source import Element, Input, Source
-from kumquat.core.wheel.files.output import Output, has_name
 
 AT_ONCE = 8
 HELD = 2 << 20
@@ -55,7 +55,7 @@ def merge(
     drop_hours_before: int,
     live: Callable[[int], bool],
 ) -> ScheduleFile | None:
-    """The file that stands for all inputs, durable and open; None when nothing of them is needed any more.
+    """The file that replaces all inputs, durable and open; None when nothing of them is needed any more.
     The inputs are neighbours, oldest first. `live`: whether there is a subject with this id."""
     assert all(a.stretch[1] <= b.stretch[0] for a, b in pairwise(inputs))
     stretch = inputs[0].stretch[0], inputs[-1].stretch[1]
@@ -69,19 +69,19 @@ def merge(
 
 
 class Weighed(NamedTuple):
-    """A file as planning sees it."""
+    """What a plan needs to know of a file."""
 
     size: int
     passed: int
-    """Bytes about hours that have passed, see ScheduleFile.bytes_before."""
+    """Bytes of hours that have passed, see ScheduleFile.bytes_before."""
 
 
 def plan_merge(files: Sequence[Weighed]) -> range | None:
     """Which of the files, in the order of their stretches, should be merged now.
 
-    First a file more than half of which has passed, alone: it shrinks, or vanishes. Then eight neighbours
-    of which none outweighs the others together, the lightest such eight: so a message is copied a few times
-    in its life, each time into a file several times as large as the one that it was in."""
+    First a single file of which more than half has passed: it shrinks, or is removed. Then eight neighbours
+    of which none is larger than the others together; of several such eights the smallest. So a message is
+    copied only a few times, each time into a file several times as large as the one before."""
     for i, one in enumerate(files):
         if 2 * one.passed > one.size:
             return range(i, i + 1)
@@ -105,13 +105,13 @@ class _Merge:
         out: Output,
     ) -> None:
         self._files = inputs
-        self._inputs = [Input(file, age) for age, file in enumerate(inputs)]
+        self._inputs = [MergeInput(file, age) for age, file in enumerate(inputs)]
         self._first_hour = first_hour
         self._live = live
         self._out = out
         self._oldest = inputs[0].stretch[0]
         self._fewer: Counter[tuple[int, int, int]] = Counter()
-        """How many entries a (kind, subject, hour) has fewer than the inputs had together."""
+        """By (kind, subject, hour): how many entries fewer there are than the inputs had together."""
         self._taken_out: set[int] = set()
         """Schedule ids of messages with a name that tombstones took out."""
 
@@ -127,26 +127,26 @@ class _Merge:
         for (hour, subject_id), group in groupby(merge_sorted(*streams), key=itemgetter(0, 1)):
             if not self._needed(subject_id, hour):
                 continue
-            sources = [Source(self._inputs[age], row) for _, _, age, row in group]
-            if len(sources) == 1 and sources[0].row.kind == MESSAGE:
-                for table, records in sources[0].pieces():
+            rows = [InputRow(self._inputs[age], row) for _, _, age, row in group]
+            if len(rows) == 1 and rows[0].row.kind == MESSAGE:
+                for table, records in rows[0].pieces():
                     self._out.copy_messages(table, records)
             else:
-                self._merge_row(sources)
+                self._merge_row(rows)
             for kind in (MESSAGE, TOMBSTONE):
-                before = sum(source.row.entries for source in sources if source.row.kind == kind)
+                before = sum(one.row.entries for one in rows if one.row.kind == kind)
                 after = self._out.end_row(kind, hour, subject_id)
                 if after < before:
                     self._fewer[kind, subject_id, hour] = before - after
 
-    def _merge_row(self, sources: Sequence[Source]) -> None:
-        subject_id = sources[0].row.subject_id
-        has_tombstones = any(source.row.kind == TOMBSTONE for source in sources)
+    def _merge_row(self, rows: Sequence[InputRow]) -> None:
+        subject_id = rows[0].row.subject_id
+        has_tombstones = any(one.row.kind == TOMBSTONE for one in rows)
         bound: Element | None = (0, 0, 0, b"")
         while bound is not None:
-            bounds = [known for source in sources if (known := source.known_up_to()) is not None]
+            bounds = [known for row in rows if (known := row.known_up_to()) is not None]
             bound = min(bounds, default=None)
-            batch = [one for source in sources for one in source.take(bound)]
+            batch = [one for row in rows for one in row.take(bound)]
             batch.sort()
             if has_tombstones:
                 batch, dead = self._settle(batch)
@@ -154,7 +154,7 @@ class _Merge:
             self._out.add_messages(subject_id, batch)
 
     def _settle(self, batch: Iterable[Element]) -> tuple[list[Element], list[tuple[int, int]]]:
-        """The messages that stay, and the tombstones that do."""
+        """The messages that stay, and the tombstones that stay."""
         stay: list[Element] = []
         dead: list[tuple[int, int]] = []
         for one in batch:
@@ -176,7 +176,7 @@ class _Merge:
                 self._out.add_to_ledger(kind, subject_id, hour, entries)
 
     def merge_names(self) -> None:
-        """Each name once: the newest word about it, kept as long as any of them."""
+        """Each name once: as the newest file has it, kept as long as any of them."""
         streams = [_names(file, age) for age, file in enumerate(self._files)]
         for _, group in groupby(merge_sorted(*streams), key=itemgetter(0, 1, 2)):
             words = [word[4] for word in group]

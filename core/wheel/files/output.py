@@ -1,11 +1,9 @@
 """A schedule file that is being written, piece by piece: by files/writer.py and by merge.py.
 
-It is written under a temporary name, synced once and renamed into place. Records go straight into the
-file. The sections behind them are collected meanwhile in *spools*: in memory, and beyond a limit in
-temporary files of their own, so that a merge needs little memory whatever its size.
+It is written under a temporary name, synced once and renamed. Records go straight into the file. The
+sections behind them are collected meanwhile (spool.py).
 
-Left without `finish`, nothing of it stays. What a power cut leaves is known to no manifest: it is removed
-at the next start.
+Without `finish` nothing of it stays. What a power cut leaves is in no manifest: the next start removes it.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from operator import itemgetter
@@ -27,7 +25,8 @@ from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.messages.parked import RECORD_HEAD_SIZE
 from kumquat.core.wheel.files.blocks import SectionWriter
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.spool import Spool
+from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,
     LEDGER,
@@ -55,53 +54,12 @@ _FLAGS = struct.Struct(">8xq8xH")
 assert _FLAGS.size == RECORD_HEAD_SIZE
 
 Message = tuple[int, int, object, Buffer]
-"""Due, schedule id, something else, record: a Parked, or an entry that is being merged."""
-
-
-class Spool:
-    """Bytes to be read once, from the first on, when all are there."""
-
-    def __init__(self, files: Files, path: Path, held: int) -> None:
-        self._files = files
-        self._path = path
-        self._limit = held
-        self._parts: list[Buffer] = []
-        self._in_memory = 0
-        self._on_disk = 0
-        self._fd: int | None = None
-
-    @property
-    def size(self) -> int:
-        return self._on_disk + self._in_memory
-
-    def add(self, data: Buffer) -> None:
-        self._parts.append(data)
-        self._in_memory += len(data)
-        if self._in_memory > self._limit:
-            if self._fd is None:
-                self._fd = self._files.open(self._path, create=True)
-            self._files.pwritev(self._fd, [b"".join(self._parts)], self._on_disk)
-            self._on_disk += self._in_memory
-            self._parts, self._in_memory = [], 0
-
-    def chunks(self) -> Iterator[Buffer]:
-        for at in range(0, self._on_disk, _WRITE):
-            assert self._fd is not None
-            yield self._files.pread(self._fd, min(_WRITE, self._on_disk - at), at)
-        yield b"".join(self._parts)
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            with suppress(OSError):
-                self._files.close(fd)
-            with suppress(OSError):
-                self._files.unlink(self._path)
+"""Due, schedule id, anything, record: a Parked, or an element of a merge."""
 
 
 class Output:
-    """Rows of each kind come in the order of the format, the entries of a row too; so do the ledger and
-    the names. Each spool holds up to `held` bytes in memory."""
+    """The caller adds rows of each kind, entries of a row, the ledger and the names in the order of the
+    format. Each spool holds up to `held` bytes in memory."""
 
     def __init__(self, files: Files, directory: Path, stretch: tuple[int, int], held: int) -> None:
         self._files = files
@@ -153,10 +111,10 @@ class Output:
     def is_empty(self) -> bool:
         return self._hours is None
 
-    # What goes in
+    # --- what goes in ---------------------------------------------------------------------------
 
     def add_messages(self, subject_id: int, messages: Sequence[Message]) -> None:
-        """More of the row at hand."""
+        """Add messages to the current row."""
         self._batch += messages
         self._subjects += [subject_id] * len(messages)
         self._batch_bytes += sum(map(len, map(_RECORD, messages)))
@@ -165,7 +123,7 @@ class Output:
             self._pack_batch()
 
     def copy_messages(self, table: bytes, records: bytes) -> None:
-        """More of the row at hand, as it lies in another file: the records of a table, all of them."""
+        """Add messages to the current row as they lie in another file: a table, and all of its records."""
         self._pack_batch()
         numbers = array("Q", table)
         _swap(numbers)
@@ -178,13 +136,13 @@ class Output:
         self._append(records)
 
     def add_tombstones(self, subject_id: int, keys: Sequence[tuple[int, int]]) -> None:
-        """More of the row at hand: (due, schedule id)."""
+        """Add tombstones to the current row: (due, schedule id)."""
         table = b"".join([ENTRY.pack(due, sid, 0, 0, subject_id) for due, sid in keys])
         self._tables[TOMBSTONE].add(table)
         self._entries[TOMBSTONE] += len(keys)
 
     def end_row(self, kind: int, hour: int, subject_id: int) -> int:
-        """The row at hand is complete; gives how many entries it has. One without any is left out."""
+        """The current row is complete; gives how many entries it has. An empty row is left out."""
         first, end = self._row_first[kind], self._entries[kind]
         if end > first:
             self._rows[kind].add(ROW.pack(hour, subject_id, first, end - first))
@@ -203,10 +161,10 @@ class Output:
         self._ids.add(delay_id)
         self._about(hour_of(keep))
 
-    # The end
+    # --- the end --------------------------------------------------------------------------------
 
     def finish(self) -> ScheduleFile:
-        """Durable and open."""
+        """The file, durable and open."""
         self._pack_batch()
         fences = [
             self._section(self._tables, ENTRY_SIZE),
@@ -241,7 +199,7 @@ class Output:
         return section.finish()
 
     def _pack_batch(self) -> None:
-        """Rows are often small: what can be done for many of them at once is."""
+        """Rows are often small: their entries are packed and written together."""
         if not self._batch:
             return
         dues, sids, _, records = zip(*self._batch, strict=True)
@@ -299,7 +257,7 @@ def has_name(record: Buffer) -> bool:
 
 
 def _length(due: int, record: Buffer) -> int:
-    """The length of a record, with its flags."""
+    """The length of a record, with the flags of its entry."""
     in_record, id_length = _FLAGS.unpack_from(record)
     length = len(record) | NAMED if id_length else len(record)
     return length if in_record == due else length | REFILED
@@ -312,7 +270,7 @@ def _pack_table(
     lengths: Sequence[int],
     subjects: Sequence[int],
 ) -> bytes:
-    """ENTRY.pack for many, a column at a time."""
+    """ENTRY.pack for many entries, a column at a time: it is faster."""
     numbers = array("Q", bytes(ENTRY_SIZE * len(dues)))
     numbers[0::4] = array("Q", dues)
     numbers[1::4] = array("Q", sids)
@@ -324,6 +282,6 @@ def _pack_table(
 
 
 def _swap(numbers: array[int]) -> None:
-    """Between the machine's byte order and the file's."""
+    """Convert between the byte order of the machine and that of the file."""
     if sys.byteorder == "little":
         numbers.byteswap()

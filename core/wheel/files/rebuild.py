@@ -1,18 +1,18 @@
 """The manifest from what is left, when both of its copies are lost.
 
-Which files count is told by their names and footers: of those that overlap, the one with the longest
-stretch was merged from the others and says the same. Whole ones come first: of a damaged one only those
-parts of its stretch count that no whole one has; they are filled again (refill.py). `filled` is where the
-last one ends: replay goes on from there. Three things only the manifest knew (the first: `find_done`):
+The names and footers of the files say which of them count: of files that overlap, the one with the longest
+stretch was merged from the others and says the same. Whole files come first. Of a damaged file only those
+parts of its stretch count that no whole file has; they are filled again (refill.py). `filled` is where the
+last stretch ends: replay continues from there. Three things were only in the manifest:
 
-- what is delivered or cancelled. What the log still tells goes by schedule id into `done`. For what was
-  done with before the log begins there is `delivered_until`: messages are delivered in order of (due,
-  schedule id), so of those that were due by then, all up to the last one that is known to be delivered.
-  What is due later is never told by that order: some may have been left behind, since they could not be
-  read. If the log has no such delivery any more, all that is in the files is delivered, perhaps again:
-  rather twice than never.
-- how much is pending: it is counted.
-- remembered cancels and moves from before `filled`: they are forgotten, the log says so.
+- What is delivered or cancelled (`find_done`). What the log still says goes by schedule id into `done`. For
+  what was finished before the log begins there is `delivered_until`: messages are delivered in order of
+  (due, schedule id), so of those that were due by then, all up to the last one that is known to be
+  delivered are delivered. This order says nothing about what is due later: some may have been left behind,
+  since they could not be read. If the log has no such delivery any more, all that is in the files is
+  delivered, perhaps again: better twice than never.
+- How much is pending: it is counted.
+- Remembered cancels and moves from before `filled`: they are forgotten, and the broker's log says so.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from kumquat.core.logs.disk.files import Files
-from kumquat.core.logs.messages.format import CANCEL, DELIVERED
+from kumquat.core.logs.messages.format import CANCEL
+from kumquat.core.logs.messages.format import DELIVERED as DELIVERED_FRAME
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.parked import schedule_ids_of
 from kumquat.core.logs.messages.recovery.scan import Frames
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
+from kumquat.core.wheel.files.manifest_format import Listed, Manifest
+from kumquat.core.wheel.format import (
     ENTRY,
     MESSAGE,
     REFILED,
@@ -39,8 +42,6 @@ from kumquat.core.wheel.files.format import (
     ScheduleDamaged,
     Tombstone,
 )
-from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
-from kumquat.core.wheel.files.manifest_format import Listed, Manifest
 
 log = logging.getLogger("kumquat.schedule")
 
@@ -48,8 +49,8 @@ _NAME = re.compile(r"(\d{20})-(\d{20})-(\d+)" + re.escape(SUFFIX))
 
 
 def rebuild(files: Files, directory: Path) -> Manifest:
-    """Blocks: a manifest that lists the schedule files that are there, none of them delivered. What each
-    of them holds is looked at when it is opened."""
+    """Blocks: a manifest that lists the schedule files that are there, as if nothing were delivered. What
+    is in them is checked when they are opened."""
     listed = [one for name in files.listdir(directory) if (one := _listed(files, directory, name))]
     chosen: list[Listed] = []
     for one in sorted(listed, key=_rank):
@@ -77,7 +78,7 @@ def _rank(one: Listed) -> tuple[bool, int, int, int]:
 
 
 def _free(stretch: tuple[int, int], chosen: Sequence[Listed]) -> list[tuple[int, int]]:
-    """The parts of a stretch that none of the chosen files holds; they are in order."""
+    """The parts of a stretch that none of the chosen files holds. The files are in order."""
     at, end = stretch
     found = []
     for one in chosen:
@@ -90,8 +91,8 @@ def _free(stretch: tuple[int, int], chosen: Sequence[Listed]) -> list[tuple[int,
 
 
 def _listed(files: Files, directory: Path, name: str) -> Listed | None:
-    """A file that cannot be opened is listed by its name, without a size: it is found to be lost, and
-    filled again if the log has its stretch."""
+    """A file that is damaged is listed by its name, with size 0: it is then found to be lost, and filled
+    again if the log has its stretch."""
     matched = _NAME.fullmatch(name)
     if matched is None:
         return None
@@ -110,13 +111,13 @@ def find_done(
     files: Sequence[ScheduleFile],
     replayed: set[int],
 ) -> tuple[Manifest, list[Tombstone]]:
-    """Blocks: the manifest with what is done with of the files; and tombstones for all that is, behind
-    `delivered_until`, and has none in the files. `replayed`: what the frames behind `filled` deliver.
-    Memory: the schedule ids of all that the log has as done with."""
+    """Blocks: the manifest with what is finished of the files; and tombstones for all that is finished,
+    behind `delivered_until`, and has none in the files. `replayed`: what the frames behind `filled`
+    deliver. Memory: the schedule ids of all that is finished according to the log."""
     first = message_log.state.segments[0]
     delivered, withdrawn = set(replayed), set()
     for header, payload in delayed_frames(message_log, first.base, manifest.filled):
-        if header.kind == DELIVERED:
+        if header.kind == DELIVERED_FRAME:
             delivered.update(schedule_ids_of(payload))
         elif header.kind == CANCEL:
             withdrawn.update(withdrawn_ids(payload))
@@ -136,7 +137,7 @@ def find_done(
 
 
 def _begin_of(message_log: MessageLog, segment: Segment) -> int:
-    """When it was begun; -1 if it does not tell, or if nothing was before it."""
+    """When the segment was begun; -1 if that is not known, or if it is the first of the log."""
     if segment.base == 0:
         return -1
     with Frames(message_log.files, segment) as frames:

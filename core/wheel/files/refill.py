@@ -1,15 +1,15 @@
-"""Schedule files that are missing or damaged at a start are made again from the log, if it has them.
+"""Makes schedule files again that are missing or damaged at a start, if the log still has their messages.
 
-The frames of the lost stretch are applied to a schedule of their own, as they were when they were new, and
-filled from there; so the same code decides what belongs in. Two things are known only from later frames, up
-to where the manifest ends, and are looked for there: what was delivered, cancelled or moved since stays out
-(a tombstone for it may have been merged away), and what this stretch delivered of older files goes into
-`done`, since the tombstones for it may be lost with the file.
+The frames of the lost stretch are applied to a schedule of their own, as when they were new, and filled
+from there: so the same code decides what belongs in. Two things are known only from later frames, up to
+where the manifest ends, and are looked for there. What was delivered, cancelled or moved since stays out (a
+tombstone for it may have been merged away). What this stretch delivered of older files goes into `done`,
+since the tombstones for it may be lost with the file.
 
-If the log no longer has the stretch, its messages are lost for good; the log of the broker says how many.
+If the log no longer has the stretch, its messages are lost; the broker's log says how many.
 
 The manifest is saved once, when all is known; also one that was lost itself (rebuild.py). Damaged files are
-set aside just before: a start that finds them after a crash begins again.
+renamed just before: if a start crashes in between, the next one begins again.
 
 All of it blocks: it is done before the broker serves. Memory is bounded by one fill, and by the schedule
 ids that were delivered, cancelled or moved since the stretch began.
@@ -20,7 +20,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kumquat.core.logs.messages.format import CANCEL, DELIVERED, PARKED
+from kumquat.core.logs.messages.format import CANCEL, PARKED
+from kumquat.core.logs.messages.format import DELIVERED as DELIVERED_FRAME
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.parked import schedule_ids_of
 from kumquat.core.wheel.files.file import ScheduleFile
@@ -29,18 +30,18 @@ from kumquat.core.wheel.files.fill import names_of, parked_of, tombstones_of
 from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
 from kumquat.core.wheel.files.manifest import Lost
 from kumquat.core.wheel.files.rebuild import find_done
+from kumquat.core.wheel.files.record_reader import LogRecords
 from kumquat.core.wheel.files.writer import write_schedule_file
-from kumquat.core.wheel.schedule.bodies import LogBodies
 from kumquat.core.wheel.schedule.schedule import Schedule
 
 log = logging.getLogger("kumquat.delay")
 
 MOST_BYTES = 64 << 20
-"""The most that one of the new files is made of."""
+"""The most bytes of records in one of the new files."""
 
 
 def refill(file_set: FileSet, message_log: MessageLog, schedule: Schedule) -> bool:
-    """Make again what can be; gives whether messages may be lost for good. OSError: nothing has changed."""
+    """Make lost files again; gives whether messages may be lost for good. OSError: no file has changed."""
     manifest, made, lost_some = file_set.manifest, [], file_set.manifest.rebuilt
     for lost in file_set.lost:
         if message_log.state.segments[0].base > lost.listed.stretch[0]:
@@ -53,10 +54,8 @@ def refill(file_set: FileSet, message_log: MessageLog, schedule: Schedule) -> bo
             made += _Refill(file_set, message_log, schedule).make(lost)
     if manifest.rebuilt:
         files = [*file_set.current, *made]
-        manifest, dead = find_done(manifest, message_log, files, schedule.done)
-        schedule.passed(manifest.delivered_until)
-        schedule.tombstones += dead
-        schedule.done -= {tombstone.sid for tombstone in dead}
+        manifest, dead = find_done(manifest, message_log, files, schedule.finished.done)
+        schedule.repaired(manifest.delivered_until, dead)
     if file_set.lost or manifest.rebuilt:
         file_set.settle(made, manifest)
     return lost_some
@@ -67,7 +66,7 @@ class _Refill:
         self._file_set = file_set
         self._log = message_log
         self._schedule = schedule
-        self._read = LogBodies(message_log).payload
+        self._read = LogRecords(message_log).payload
         self._live: Callable[[int], bool] = message_log.state.subjects.by_id.__contains__
 
     def make(self, lost: Lost) -> list[ScheduleFile]:
@@ -75,7 +74,7 @@ class _Refill:
         delivered: set[int] = set()
         withdrawn: set[int] = set()
         for header, payload in delayed_frames(self._log, begin, self._schedule.filled):
-            if header.kind == DELIVERED:
+            if header.kind == DELIVERED_FRAME:
                 delivered.update(schedule_ids_of(payload))
             elif header.kind == CANCEL and header.position >= end:
                 withdrawn.update(withdrawn_ids(payload))
@@ -87,7 +86,7 @@ class _Refill:
             if header.kind == PARKED and scratch.recent_bytes >= MOST_BYTES:
                 made.append(self._write(scratch, header.end, gone))
         made.append(self._write(scratch, end, gone))
-        self._schedule.done |= {sid for sid in delivered if sid < begin}
+        self._schedule.finished.done |= {sid for sid in delivered if sid < begin}
         found = sum(file.entry_count for file in made)
         log.warning("positions %d to %d are filled again: %d messages", begin, end, found)
         return made

@@ -1,9 +1,9 @@
 """Writes the schedule file of a stretch of the log: a *fill*.
 
-It costs one sync. When `write_schedule_file` returns, no power cut takes the file back. When it raises (a
-full disk, say) it leaves nothing behind, and may be tried again.
+It costs one sync. When `write_schedule_file` returns, the file survives a power cut. When it raises (a full
+disk, for example) it leaves nothing behind, and may be tried again.
 
-What goes in is in memory as a whole: the caller makes its stretches short enough.
+The whole content is in memory: the caller makes the stretches short enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.output import Output
+from kumquat.core.wheel.format import (
     HOUR_MS,
     MESSAGE,
     TOMBSTONE,
@@ -25,7 +26,6 @@ from kumquat.core.wheel.files.format import (
     Tombstone,
     name_hash,
 )
-from kumquat.core.wheel.files.output import Output
 
 _AT_ONCE = 4096
 _DUE, _SID = itemgetter(0), itemgetter(1)
@@ -39,11 +39,11 @@ def write_schedule_file(
     tombstones: Iterable[Tombstone],
     names: Iterable[Name],
 ) -> ScheduleFile:
-    """The file of a stretch, durable and open. Messages come in any order. Names come in the order in which
-    they came to be: of several with one id the last one counts.
+    """The file of a stretch, durable and open. Messages may come in any order. Names come in the order in
+    which they came up: of several with the same id the last one counts.
 
-    A message that was parked and cancelled within the stretch is left out by the caller; tombstones are
-    about older files only."""
+    The caller leaves out messages that were parked and cancelled within the stretch; tombstones are about
+    older files only."""
     by_row: defaultdict[int, list[Parked]] = defaultdict(list)
     for one in parked:
         by_row[one[0] // HOUR_MS << 32 | one[2]].append(one)
@@ -71,7 +71,7 @@ def write_schedule_file(
 
 
 def _newest_names(names: Iterable[Name]) -> list[Name]:
-    """Sorted as in the file, the last word about each id, kept as long as any of them."""
+    """The last name of each id, kept as long as any of them; sorted as in the file."""
     newest: dict[tuple[int, bytes], Name] = {}
     for name in names:
         key = name.subject_id, name.delay_id

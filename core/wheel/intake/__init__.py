@@ -1,1 +1,1 @@
-"""How messages for later come in: a batch is split, records are parked, cancelled, moved."""
+"""How delayed messages come in: a batch is split; its records are parked, or cancel or move others."""

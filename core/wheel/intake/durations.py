@@ -1,15 +1,14 @@
 """Times for messages for later, as people write them. One parser for headers and for the command line.
 
-A *duration* is a run of whole numbers with units, each unit once, from large to small: `90s`, `15m`,
+A *duration* is a sequence of whole numbers with units, each unit once, from large to small: `90s`, `15m`,
 `1h30m`, `2d`, `+1w2d`, `1s500ms`. A `+` before it changes nothing. Units are w, d, h, m (minutes), s and
-ms, in small letters: `M` would be months elsewhere. Digits alone are milliseconds, where digits are
-allowed at all.
+ms, in lower case: elsewhere `M` means months. Digits alone are milliseconds, where they are allowed.
 
 An *instant* is milliseconds since 1970, or ISO 8601: `2027-03-01T08:00:00.5+01:00`, `2027-03-01T08:00Z`.
-What a text without a zone means depends on who reads it, so a zone is needed, unless `utc` says that it
-is UTC.
+What a text without a time zone means depends on who reads it, so a zone is required, unless `utc` says that
+it is UTC.
 
-All that is not one of these raises ValueError. Nothing is guessed.
+Everything else raises ValueError. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def read_duration(text: str) -> int:
 
 
 def read_units(text: str) -> int:
-    """A duration in milliseconds, where digits alone are none."""
+    """A duration in milliseconds; digits alone are an error here."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no duration like 90s, 15m, 1h30m or 2d")

@@ -24,7 +24,7 @@ from typing import Final
 from kumquat.core.errors import InvalidRecord
 from kumquat.core.records.marks import OURS, PREFIX
 from kumquat.core.records.records import doubled_varint, signed
-from kumquat.core.wheel.files.format import LONGEST_ID
+from kumquat.core.wheel.format import LONGEST_ID
 from kumquat.core.wheel.intake.durations import FORMS, read_duration, read_instant
 
 DELAY: Final = b"qmq-delay-ms"

@@ -1,1 +1,1 @@
-"""What is known of parked messages, the wheel that holds the next ones, and their delivery."""
+"""What is known of parked messages, in memory, and the decisions about them. No Trio, no disk."""

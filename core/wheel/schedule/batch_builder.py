@@ -1,12 +1,12 @@
 """Batches from parked records: what consumers see when messages are due.
 
-A parked record holds a Kafka record from its key length on, with a header count that already counts the
-two headers that are added here, `qmq-due-ms` and `qmq-created-ms`. So a record is put together from
-whole pieces and nothing in it is read. Its timestamp is the time of delivery, so that time stays ordered
-in the log; no producer stands behind it. The records of a batch are of one subject and in order; the
-log stamps the base offset.
+A parked record holds a Kafka record from its key length on. Its header count already includes the two
+headers that are added here, `qmq-due-ms` and `qmq-created-ms`. So a record is put together from whole
+pieces, and nothing in it is parsed. Its timestamp is the time of delivery, so that timestamps stay ordered
+in the log. The batch has no producer id. Its records are of one subject and in order; the log sets the base
+offset.
 
-A batch holds at most 8,192 records, and no more bytes than asked, unless a single record is larger.
+A batch has at most 8,192 records, and at most `max_bytes` bytes, unless a single record is larger.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kumquat.core.records.batch import (
 MOST_RECORDS = 8_192
 _TABLE = 8_192
 _MOST_AROUND = 9
-"""Bytes of a record beside its body and the added headers, at most."""
+"""The most bytes of a record besides its body and the added headers."""
 _NO_HEAD = bytes(HEAD_SIZE)
 _ADDED = b"\x14qmq-due-ms\x1a%013d\x1cqmq-created-ms\x1a%d"
 _ADDED_ANY = b"\x14qmq-due-ms\x1a%013d\x1cqmq-created-ms%c%b"
-"""For times of creation that have not thirteen digits: a producer may claim any."""
+"""For creation times that do not have thirteen digits: a producer may send any."""
 
 
 def _varint(number: int) -> bytes:
@@ -52,7 +52,7 @@ _STARTS = [b"\0\0" + delta for delta in _VARINTS[:MOST_RECORDS]]
 def build_batches(
     records: list[bytes], now: int, append_time: bool, max_bytes: int
 ) -> list[tuple[bytearray, int]]:
-    """Batches of parked records in their order, each with its record count."""
+    """Parked records as batches, in their order; each batch with its record count."""
     batches: list[tuple[bytearray, int]] = []
     parts: list[bytes] = [_NO_HEAD]
     size, count = HEAD_SIZE, 0

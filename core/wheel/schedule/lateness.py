@@ -1,8 +1,8 @@
-"""How late messages were delivered: a histogram whose p99.9 can be believed.
+"""How late messages were delivered: a histogram whose p99.9 is accurate.
 
 Log-linear buckets: one per millisecond up to 1,023, then 128 to each power of two, so a bucket is never
-wider than 0.8 % of what it counts. A percentile is told as the upper end of its bucket, and never above
-the highest value seen: it may be too high by that much, never too low. Its size does not grow.
+wider than 0.8 % of what it counts. A percentile is the upper end of its bucket, and never above the highest
+value seen: it may be too high by 0.8 %, never too low. Its size does not grow.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Histogram:
         self._buckets = array("Q", bytes(8 * _BUCKETS))
 
     def add(self, ms: int, n: int = 1) -> None:
-        """Count `n` times `ms`. What is negative counts as 0."""
+        """Count `ms`, `n` times. A negative value counts as 0."""
         ms = min(max(ms, 0), _HIGHEST)
         self._buckets[_bucket(ms)] += n
         self.count += n
         self.max = max(self.max, ms)
 
     def percentile(self, p: float) -> int:
-        """The value that `p` percent are not above; 0 when nothing was counted."""
+        """The value that `p` percent do not exceed; 0 when nothing was counted."""
         wanted, seen = self.count * p / 100, 0
         for bucket, n in enumerate(self._buckets):
             seen += n

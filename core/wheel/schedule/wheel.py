@@ -1,107 +1,46 @@
-"""The wheel: what is to be delivered within the loaded window, in memory, 32 bytes a message.
+"""The wheel: all messages that are due within the loaded window, in memory, 32 bytes each.
 
-An entry is the one of the schedule files (big-endian, so that its bytes sort as it does):
+Packed entries (entries.py) pass through three places. Each entry is in exactly one of them:
 
-    due (8)  sid (8)  offset of the record in its file (8)  length and flags (4)  subject id (4)
+    a notch   500 ms of due times: packed entries of each source, in no order
+    a run     at most 8,192 entries of notches whose time comes, sorted, still packed
+    at hand   given out by `take` as an Entry, and not delivered yet
 
-It goes through three places, and is in exactly one of them:
+Entries that arrive for a notch that is already sorted make a new notch, which is sorted when it is its
+turn. `take` gives out what it did not give out yet, in order of (due, schedule id); a caller that has
+entries at hand merges them. A notch of a million entries is sorted in steps (`sort_some`), run by run, and
+is never unpacked as a whole.
 
-    a notch   500 ms of due times: a heap of bytes for each source, in no order
-    a run     at most 8,192 entries of notches whose time comes, sorted, as bytes still
-    at hand   given out by `prepare` as a Slot, not yet delivered
+The source of an entry is the message log (LOG; the record lies at its schedule id) or the number of a
+schedule file. A cancelled entry stays where it is and is skipped when its time comes. The schedule ids of
+entries with a delay id are also in a set, so that a cancel by delay id needs no search. A schedule id is in
+the wheel once, and never comes back after it left: a message that is moved gets a new one.
 
-What arrives for a notch that has been sorted already makes a notch of its own, which is sorted in its
-turn: `prepare` gives what was not given yet, in order of (due, sid), and who has slots at hand merges
-them. Sorting goes by runs, so that a notch of a million entries is sorted in steps (`unfold`) and never
-stands in memory unpacked.
-
-A source is the message log (LOG; the record lies at its sid) or the number of a schedule file. A
-cancelled entry stays where it is and is passed over when its time comes; only entries with a delay id
-are in a set as well, so that cancelling by id does not search. A sid is in the wheel once, and when it
-has left it never comes back: a message that is moved gets another one.
-
-There is no clock here and no disk. Whether a subject still lives is the caller's business.
+There is no clock here and no disk. The caller checks whether a subject still exists.
 """
 
 from __future__ import annotations
 
-import struct
 import sys
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import NamedTuple
 
-from kumquat.core.wheel.files.format import ENTRY, ENTRY_SIZE, LENGTH, NAMED
+from kumquat.core.wheel.format import ENTRY, ENTRY_SIZE, NAMED
+from kumquat.core.wheel.schedule.entries import (
+    DUE,
+    KEY,
+    LOG,
+    NOTCH_MS,
+    Entry,
+    Notch,
+    Run,
+    column,
+    contains_key,
+)
 
-NOTCH_MS = 500
-LOG = -1
-"""The source of entries whose record lies in the message log."""
 RUN = 8_192
 """The most entries that are sorted in one step."""
-
-_KEY = struct.Struct(">qq")
-_DUE = struct.Struct(">q")
-
-
-class Slot(NamedTuple):
-    """An entry at hand. Slots sort by due time, then by scheduling."""
-
-    due: int
-    sid: int
-    offset: int
-    """Where the record lies in its file; 0 in the log, where it lies at its sid."""
-    length: int
-    subject_id: int
-    source: int
-    """LOG, or the number of a schedule file."""
-
-
-class _Notch:
-    __slots__ = ("floor", "log", "low", "tables")
-
-    def __init__(self) -> None:
-        self.low = sys.maxsize
-        """The earliest due time."""
-        self.floor = sys.maxsize
-        """The lowest sid of what comes from the log."""
-        self.log = bytearray()
-        self.tables: dict[int, bytearray] | None = None
-
-
-class _Run:
-    """Entries of one source: unsorted while they wait in `_unsorted`, else sorted from `at` on."""
-
-    __slots__ = ("at", "count", "data", "floor", "low", "source")
-
-    def __init__(self, source: int, data: bytes, low: int, floor: int, at: int = 0) -> None:
-        self.source = source
-        self.data = data
-        self.low = low
-        self.floor = floor
-        self.at = at
-        self.count = len(data) // ENTRY_SIZE
-
-    def key(self, i: int) -> bytes:
-        return self.data[i * ENTRY_SIZE : i * ENTRY_SIZE + _KEY.size]
-
-    def below(self, limit: bytes) -> int:
-        """The first entry that is not below `limit`, a due time."""
-        return bisect_left(range(self.count), limit, self.at, key=self.key)
-
-    def through(self, pivot: bytes) -> int:
-        """The first entry behind `pivot`, a due time and a sid."""
-        return bisect_right(range(self.count), pivot, self.at, key=self.key)
-
-    def take(self, end: int) -> list[Slot]:
-        data = self.data[self.at * ENTRY_SIZE : end * ENTRY_SIZE]
-        self.at = end
-        new, source, mask = tuple.__new__, self.source, LENGTH
-        return [
-            new(Slot, (due, sid, offset, length & mask, subject, source))
-            for due, sid, offset, length, subject in ENTRY.iter_unpack(data)
-        ]
 
 
 class Wheel:
@@ -109,21 +48,21 @@ class Wheel:
         self.count = 0
         """Entries that are neither delivered nor cancelled."""
         self.taken_back = 0
-        """How many slots were cancelled when they were at hand: see `still`."""
-        self._notches: dict[int, _Notch] = {}
+        """How many entries were cancelled while they were at hand: see `still`."""
+        self._notches: dict[int, Notch] = {}
         self._order: list[int] = []
         """The numbers of the notches, as a heap."""
-        self._unsorted: list[_Run] = []
-        self._runs: list[_Run] = []
-        self._at_hand: dict[int, Slot] = {}
+        self._unsorted: list[Run] = []
+        self._runs: list[Run] = []
+        self._at_hand: dict[int, Entry] = {}
         self._named: set[int] = set()
         self._cancelled: set[int] = set()
-        """Sids of entries to be passed over."""
+        """Schedule ids of entries to skip."""
 
-    # --- filling -------------------------------------------------------------------------------
+    # --- adding --------------------------------------------------------------------------------
 
     def add(self, due: int, sid: int, length: int, subject_id: int, named: bool) -> None:
-        """An entry whose record lies in the log."""
+        """Add an entry whose record lies in the log."""
         notch = self._notches.get(due // NOTCH_MS) or self._new_notch(due // NOTCH_MS)
         if named:
             self._named.add(sid)
@@ -135,32 +74,9 @@ class Wheel:
             notch.floor = sid
         self.count += 1
 
-    def add_many(
-        self,
-        dues: Sequence[int],
-        sids: Sequence[int],
-        lengths: Sequence[int],
-        subject_id: int,
-        named: Sequence[bool] | None = None,
-    ) -> None:
-        """Entries of one subject whose records lie in the log. `named`: None if none of them is."""
-        if named is not None and any(named):
-            for due, sid, length, has_name in zip(dues, sids, lengths, named, strict=True):
-                self.add(due, sid, length, subject_id, has_name)
-            return
-        notches, pack = self._notches, ENTRY.pack
-        for due, sid, length in zip(dues, sids, lengths, strict=True):
-            notch = notches.get(due // NOTCH_MS) or self._new_notch(due // NOTCH_MS)
-            notch.log += pack(due, sid, 0, length, subject_id)
-            if due < notch.low:
-                notch.low = due
-            if sid < notch.floor:
-                notch.floor = sid
-        self.count += len(dues)
-
     def add_table(self, file_number: int, table: bytes) -> None:
-        """Entries of a schedule file, sorted by due time."""
-        words = _words("q", table)
+        """Add entries of a schedule file, sorted by due time."""
+        words = column("q", table)
         dues = words[0::4]
         at, count = 0, len(dues)
         while at < count:
@@ -173,30 +89,31 @@ class Wheel:
             part += table[at * ENTRY_SIZE : end * ENTRY_SIZE]
             notch.low = min(notch.low, dues[at])
             at = end
-        lengths = _words("I", table)[6::8]
+        lengths = column("I", table)[6::8]
         if lengths and max(lengths) >= NAMED:
             sids = words[1::4]
             self._named.update(sids[i] for i, n in enumerate(lengths) if n >= NAMED)
         self.count += count
 
-    def _new_notch(self, number: int) -> _Notch:
-        notch = self._notches[number] = _Notch()
+    def _new_notch(self, number: int) -> Notch:
+        notch = self._notches[number] = Notch()
         heappush(self._order, number)
         return notch
 
-    # --- giving --------------------------------------------------------------------------------
+    # --- giving out ----------------------------------------------------------------------------
 
-    def unfold(self, until: int) -> bool:
-        """Sort a little of what is due before `until`; False when there is nothing (any more) to sort.
+    def sort_some(self, until: int) -> bool:
+        """Sort one run of what is due before `until`; False when all of it is sorted.
 
-        `prepare` does it all at once: who must not hold up others comes here first, step by step."""
+        `take` sorts all at once. A caller that must not block the event loop for long calls this first, and
+        lets others run between the steps."""
         if not self._unsorted and self._order and self._order[0] * NOTCH_MS < until:
             number = heappop(self._order)
             notch = self._notches[number]
             if notch.log:
-                self._unsorted.append(_Run(LOG, bytes(notch.log), notch.low, notch.floor))
+                self._unsorted.append(Run(LOG, bytes(notch.log), notch.low, notch.floor))
             for source, table in (notch.tables or {}).items():
-                self._unsorted.append(_Run(source, bytes(table), notch.low, sys.maxsize))
+                self._unsorted.append(Run(source, bytes(table), notch.low, sys.maxsize))
             del self._notches[number]
         if not self._unsorted:
             return False
@@ -207,37 +124,37 @@ class Wheel:
             for at in range(heap.at * ENTRY_SIZE, end * ENTRY_SIZE, ENTRY_SIZE)
         ]
         entries.sort()
-        (low,) = _DUE.unpack_from(entries[0])
-        self._runs.append(_Run(heap.source, b"".join(entries), low, heap.floor))
+        (low,) = DUE.unpack_from(entries[0])
+        self._runs.append(Run(heap.source, b"".join(entries), low, heap.floor))
         heap.at = end
         if end == heap.count:
             self._unsorted.pop()
         return True
 
-    def prepare(self, until: int, most: int = RUN) -> list[Slot]:
-        """The next entries with due < `until` that were not given yet, up to `most`, in order; none when
-        all were given. They are at hand from now on."""
-        while self.unfold(until):
+    def take(self, until: int, most: int = RUN) -> list[Entry]:
+        """The next entries with due < `until` that were not given out yet, up to `most`, in order; none
+        when all were given out. They are at hand from now on."""
+        while self.sort_some(until):
             pass
-        limit = _DUE.pack(until)
-        slots: list[Slot] = []
-        while not slots:
+        limit = DUE.pack(until)
+        entries: list[Entry] = []
+        while not entries:
             ends = [(run, run.below(limit)) for run in self._runs]
             ends = [(run, end) for run, end in ends if end > run.at]
             if not ends:
                 break
-            slots = self._merge(ends, most)
-        self._at_hand.update((slot.sid, slot) for slot in slots)
+            entries = self._merge(ends, most)
+        self._at_hand.update((entry.sid, entry) for entry in entries)
         self._runs = [run for run in self._runs if run.at < run.count]
         for run in self._runs:
-            (run.low,) = _DUE.unpack_from(run.data, run.at * ENTRY_SIZE)
-        return slots
+            (run.low,) = DUE.unpack_from(run.data, run.at * ENTRY_SIZE)
+        return entries
 
-    def _merge(self, ends: list[tuple[_Run, int]], most: int) -> list[Slot]:
+    def _merge(self, ends: list[tuple[Run, int]], most: int) -> list[Entry]:
         """Take the lowest entries of all runs: all, or between about half of `most` and `most`.
 
-        Of k runs, every `share`-th key is looked at. Up to the k-th lowest of these keys lie k shares and
-        less than 2 k: that is the pivot."""
+        It looks at every `share`-th key of each of the k runs. The k-th lowest of these keys is the pivot:
+        at least k and fewer than 2 k shares lie up to it."""
         share = max(1, most // (2 * len(ends)))
         keys = [
             run.key(at - 1)
@@ -247,29 +164,29 @@ class Wheel:
         if len(keys) > len(ends):
             pivot = sorted(keys)[len(ends) - 1]
             ends = [(run, min(end, run.through(pivot))) for run, end in ends]
-        slots: list[Slot] = []
+        entries: list[Entry] = []
         for run, end in ends:
-            slots += run.take(end)
-        slots.sort()
+            entries += run.take(end)
+        entries.sort()
         if self._cancelled:
-            passed_over = self._cancelled.intersection(slot.sid for slot in slots)
-            self._cancelled -= passed_over
-            slots = [slot for slot in slots if slot.sid not in passed_over]
-        return slots
+            skipped = self._cancelled.intersection(entry.sid for entry in entries)
+            self._cancelled -= skipped
+            entries = [entry for entry in entries if entry.sid not in skipped]
+        return entries
 
     def next_key(self, until: int) -> tuple[int, int] | None:
-        """Due time and sid of the lowest entry with due < `until` that was not given. A cancelled one may
-        still count."""
-        while self.unfold(until):
+        """Due time and schedule id of the lowest entry with due < `until` that was not given out. It may be
+        a cancelled one."""
+        while self.sort_some(until):
             pass
         key = min((run.key(run.at) for run in self._runs if run.low < until), default=None)
         if key is None:
             return None
-        due, sid = _KEY.unpack(key)
+        due, sid = KEY.unpack(key)
         return due, sid
 
     def next_due(self) -> int | None:
-        """The smallest due time of what was not given. A cancelled entry may still count."""
+        """The earliest due time of what was not given out. It may be that of a cancelled entry."""
         dues = [run.low for run in self._runs]
         dues += [run.low for run in self._unsorted]
         if self._order:
@@ -277,24 +194,24 @@ class Wheel:
         return min(dues, default=None)
 
     def lowest_due(self) -> int:
-        """Of all that is in the wheel or at hand; sys.maxsize if there is nothing."""
+        """The earliest due time in the wheel or at hand; sys.maxsize if there is nothing."""
         waiting = self.next_due()
-        at_hand = min((slot.due for slot in self._at_hand.values()), default=sys.maxsize)
+        at_hand = min((entry.due for entry in self._at_hand.values()), default=sys.maxsize)
         return at_hand if waiting is None else min(at_hand, waiting)
 
     # --- what becomes of entries ----------------------------------------------------------------
 
-    def still(self, slots: Iterable[Slot]) -> list[Slot]:
-        """Those of the slots that are at hand still: neither delivered, nor cancelled, nor moved."""
+    def still(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Those of the entries that are still at hand: neither delivered, nor cancelled, nor moved."""
         get = self._at_hand.get
-        return [slot for slot in slots if get(slot.sid) is slot]
+        return [entry for entry in entries if get(entry.sid) is entry]
 
-    def at_hand(self, sid: int) -> Slot | None:
-        """The slot of an entry that was given and is not delivered."""
+    def at_hand(self, sid: int) -> Entry | None:
+        """The entry with this schedule id, if it was given out and is not delivered."""
         return self._at_hand.get(sid)
 
     def delivered(self, sids: Iterable[int]) -> None:
-        """They were at hand, and have been delivered or dropped."""
+        """These entries were at hand, and are now delivered or dropped."""
         at_hand = self._at_hand
         for sid in sids:
             if at_hand.pop(sid, None) is not None:
@@ -302,19 +219,19 @@ class Wheel:
                 self._named.discard(sid)
 
     def holds(self, sid: int) -> bool:
-        """Whether an entry with a delay id is in the wheel or at hand. Of others nothing is known."""
+        """Whether this entry is in the wheel or at hand. It must be one with a delay id."""
         return sid in self._named
 
     def has(self, sid: int, due: int) -> bool:
-        """Whether an entry that was added under this due time is in the wheel or at hand. It is searched
-        for."""
+        """Whether the entry that was added with this due time is in the wheel or at hand. An entry without
+        a delay id is searched for."""
         if sid in self._at_hand or sid in self._named:
             return True
         return sid not in self._cancelled and self._finds(due, sid)
 
     def cancel(self, sid: int, due: int) -> bool:
-        """The entry will not be given; nor, if it is at hand, will it be delivered. False: it is not here.
-        `due` is what it was added under: one without a delay id is searched for."""
+        """The entry will not be given out; if it is at hand, it will not be delivered. False: it is not
+        here. `due` is the time that it was added with: an entry without a delay id is searched for."""
         if sid in self._at_hand:
             del self._at_hand[sid]
             self.taken_back += 1
@@ -327,46 +244,30 @@ class Wheel:
         return True
 
     def _finds(self, due: int, sid: int) -> bool:
-        name = _KEY.pack(due, sid)
+        key = KEY.pack(due, sid)
         places = [run.data[run.at * ENTRY_SIZE :] for run in self._unsorted + self._runs]
         notch = self._notches.get(due // NOTCH_MS)
         if notch is not None:
             places += map(bytes, (notch.log, *(notch.tables or {}).values()))
-        return any(_begins_with(name, data) for data in places)
+        return any(contains_key(key, data) for data in places)
 
-    # --- what it leans on -----------------------------------------------------------------------
+    # --- what must be kept on disk --------------------------------------------------------------
 
     def log_floor(self) -> int | None:
-        """No entry's record lies in the log below; None when none lies there at all.
+        """The lowest position of the log at which a record of an entry lies; None if there is none.
 
-        Another thread may ask: places are looked through in the order in which entries move on, and an
-        entry is in the next one before it leaves the last."""
+        Another thread may call this. It looks through the places in the order in which entries move on, and
+        an entry is in the next place before it leaves the one before."""
         floors = [notch.floor for notch in list(self._notches.values())]
         floors += [run.floor for run in self._unsorted + self._runs if run.source == LOG]
-        floors += [slot.sid for slot in list(self._at_hand.values()) if slot.source == LOG]
+        floors += [entry.sid for entry in list(self._at_hand.values()) if entry.source == LOG]
         floor = min(floors, default=sys.maxsize)
         return None if floor == sys.maxsize else floor
 
     def files_in_use(self) -> set[int]:
-        """The schedule files that entries point into."""
+        """The numbers of the schedule files that entries point into."""
         used = {run.source for run in self._unsorted + self._runs}
-        used.update(slot.source for slot in self._at_hand.values())
+        used.update(entry.source for entry in self._at_hand.values())
         for notch in self._notches.values():
             used.update(notch.tables or ())
         return used - {LOG}
-
-
-def _words(typecode: str, table: bytes) -> array[int]:
-    words = array(typecode)
-    words.frombytes(table)
-    if sys.byteorder == "little":
-        words.byteswap()
-    return words
-
-
-def _begins_with(name: bytes, data: bytes) -> bool:
-    """Whether an entry begins with `name`."""
-    at = data.find(name)
-    while at >= 0 and at % ENTRY_SIZE:
-        at = data.find(name, at + 1)
-    return at >= 0

@@ -12,11 +12,13 @@ either, and the wall clock goes with it: a test waits for minutes in no time, an
 is, no time passes while it works. `disk.clock.jump(ms)` sets the wall clock alone, for hours.
 """
 
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import trio
 from crc32c import crc32c
@@ -232,6 +234,21 @@ def batch(
     data = bytearray(head + records)
     data[17:21] = crc32c(data[CRC_FROM:]).to_bytes(4, "big")
     return data
+
+
+def state_of(thing: Any) -> Any:
+    """All that an object of the delay service holds, as values that can be compared."""
+    if isinstance(thing, dict):
+        return {key: state_of(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple | array):
+        return [state_of(value) for value in thing]
+    if isinstance(thing, bytearray | set):
+        return bytes(thing) if isinstance(thing, bytearray) else frozenset(thing)
+    if not type(thing).__module__.startswith("kumquat.core.wheel"):
+        return thing
+    slots = [name for name in getattr(type(thing), "__slots__", ()) if hasattr(thing, name)]
+    fields = {name: getattr(thing, name) for name in slots} or dict(vars(thing))
+    return {name: state_of(value) for name, value in fields.items()}
 
 
 def due_of(record: Record) -> int:

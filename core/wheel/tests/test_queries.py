@@ -5,10 +5,11 @@ from random import Random
 import pytest
 import trio
 
+from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel import queries
 from kumquat.core.wheel.files import merge
-from kumquat.core.wheel.schedule import loader
-from kumquat.core.wheel.service import Cursor
+from kumquat.core.wheel.service import Cursor, DelayOptions, open_with_delay
+from kumquat.core.wheel.tasks import filler
 from kumquat.core.wheel.tests.delays import HOUR, START, Broker, Disk, at, cancel, run, running
 
 EVER = (1 << 63) - 1
@@ -35,7 +36,7 @@ async def listed(
 def test_counts_and_lists_are_what_a_plain_list_says(
     monkeypatch: pytest.MonkeyPatch, disk: Disk, seed: int
 ) -> None:
-    monkeypatch.setattr(loader, "FILL_BYTES", 1_500)
+    monkeypatch.setattr(filler, "FILL_BYTES", 1_500)
     monkeypatch.setattr(queries, "_PIECE", 3)
     monkeypatch.setattr(queries, "_READ_RECENT", 900 if seed else 1 << 20)
     monkeypatch.setattr(merge, "AT_ONCE", 3)
@@ -106,5 +107,31 @@ def test_deleted_subjects_are_neither_counted_nor_listed(disk: Disk) -> None:
             assert len((await broker.delay.list(None, 0, EVER, None, 5)).items) == 1
             assert await broker.delay.count(None, 0, EVER) == 1
             assert await broker.delay.count(None, 1, EVER) == 1
+
+    run(story)
+
+
+def test_what_was_delivered_since_the_last_fill_is_not_counted_again_after_a_crash(
+    disk: Disk,
+) -> None:
+    """The files still hold it, and only frames of the log say that it is delivered, by schedule id."""
+
+    async def story() -> None:
+        async with running(disk) as broker:
+            due = [START + HOUR, START + HOUR + 1, START + 5 * HOUR]
+            await broker.park("s", *(at(b"%d" % one, one) for one in due))
+        disk.clock.jump(2 * HOUR)
+        async with running(disk) as broker:
+            await broker.wait_for("s", 2)
+            left = Disk(disk.files.after_kill())
+            left.clock = disk.clock
+        message_log, delay = open_with_delay(
+            LogOptions(directory=left.directory), DelayOptions(), left.files, left.clock.now_ms
+        )
+        delay.recount()  # before anything is loaded
+        assert delay.statistics().pending == 1
+        async with trio.open_nursery() as nursery:  # to close it
+            await nursery.start(message_log.run)
+            nursery.cancel_scope.cancel()
 
     run(story)

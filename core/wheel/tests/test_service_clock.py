@@ -1,4 +1,4 @@
-"""The clock runs hours ahead and is set back: what comes later is in time, over any restarts, and once."""
+"""The clock runs hours ahead and is set back: later messages come in time and once, over any restarts."""
 
 from pathlib import Path
 

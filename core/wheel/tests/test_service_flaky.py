@@ -1,9 +1,9 @@
-"""Any call may fail now and then, and goes well the next time: nothing is lost, doubled, early or revived.
+"""Any call may fail once and succeed the next time: nothing is lost, doubled, early or revived.
 
 The story of the kills (test_service_kills.py) on a disk whose calls fail at random: opening, reading,
 writing and renaming, in the log and in the schedule; syncs too, but not those of the log, which fence it.
-Then the disk is well again, and the broker has to come to the end by itself, over a restart, and after a
-power cut in the midst of it.
+Then the disk works again, and the broker has to finish by itself, after a restart, and after a power cut in
+the middle of it.
 """
 
 import errno
@@ -18,7 +18,7 @@ import trio
 from kumquat.core.errors import KumquatError
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.wheel.files import merge
-from kumquat.core.wheel.schedule import loader
+from kumquat.core.wheel.tasks import filler, loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
@@ -109,7 +109,7 @@ async def check(broker: Broker, promises: Promises) -> None:
 def test_calls_that_fail_for_once_cost_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seed: int
 ) -> None:
-    monkeypatch.setattr(loader, "FILL_BYTES", 1_500)
+    monkeypatch.setattr(filler, "FILL_BYTES", 1_500)
     monkeypatch.setattr(loader, "SLICE", 10)
     monkeypatch.setattr(merge, "AT_ONCE", 3)
     rng, promises = Random(seed), Promises()

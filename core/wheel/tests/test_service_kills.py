@@ -18,7 +18,7 @@ import trio
 
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files import merge
-from kumquat.core.wheel.schedule import loader
+from kumquat.core.wheel.tasks import filler, loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
@@ -98,7 +98,7 @@ Copy = tuple[FakeFiles, Promises, int]
 def copies(
     monkeypatch: pytest.MonkeyPatch, directory: Path, seed: int, how: str, every: int
 ) -> list[Copy]:
-    monkeypatch.setattr(loader, "FILL_BYTES", 1_500)
+    monkeypatch.setattr(filler, "FILL_BYTES", 1_500)
     monkeypatch.setattr(loader, "SLICE", 10)
     monkeypatch.setattr(loader, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(merge, "AT_ONCE", 3)

@@ -1,6 +1,6 @@
-"""A disk that cannot be read for a while: what it touches waits and comes, all else comes in time.
+"""A disk that cannot be read for a while: affected messages come late, all others come in time.
 
-Only a wrong checksum or length is a verdict on a message. EIO, no descriptors, no memory: tried again.
+Only a wrong checksum or length means damage. After EIO, no descriptors or no memory it is tried again.
 """
 
 import errno

@@ -1,11 +1,11 @@
-"""Cancels and moves that overtake their message wait for it: for a while, and not too many of them."""
+"""Cancels and moves that come before their message wait for it: for a while, and not too many of them."""
 
 import pytest
 import trio
 
 from kumquat.core.errors import InvalidRecord
 from kumquat.core.wheel.files.manifest import load
-from kumquat.core.wheel.schedule import schedule
+from kumquat.core.wheel.schedule import delay_ids
 from kumquat.core.wheel.service import DelayOptions
 from kumquat.core.wheel.tests.delays import (
     HOUR,
@@ -156,7 +156,7 @@ def test_what_is_remembered_goes_from_memory_the_manifest_and_the_files(disk: Di
 def test_no_more_than_so_many_are_remembered_and_the_log_says_so(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(schedule, "MOST_REMEMBERED", 10)
+    monkeypatch.setattr(delay_ids, "MOST_REMEMBERED", 10)
 
     async def story() -> None:
         async with running(disk, OPTIONS) as broker:

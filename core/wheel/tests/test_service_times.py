@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 import trio
 
-from kumquat.core.wheel.schedule import deliverer, loader
+from kumquat.core.wheel.schedule import delivery_queue
+from kumquat.core.wheel.tasks import loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,
     START,
@@ -83,9 +84,9 @@ def test_order_holds_over_subjects_of_one_instant_when_little_is_read_ahead(
     monkeypatch: pytest.MonkeyPatch,
     disk: Disk,
 ) -> None:
-    monkeypatch.setattr(deliverer, "AHEAD_BYTES", 3_000)
-    monkeypatch.setattr(deliverer, "AT_HAND", 16)
-    monkeypatch.setattr(deliverer, "CHUNK", 8)
+    monkeypatch.setattr(delivery_queue, "AHEAD_BYTES", 3_000)
+    monkeypatch.setattr(delivery_queue, "AT_HAND", 16)
+    monkeypatch.setattr(delivery_queue, "CHUNK", 8)
 
     async def story() -> None:
         async with running(disk) as broker:

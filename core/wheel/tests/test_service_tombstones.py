@@ -1,4 +1,4 @@
-"""A tombstone stays as long as a start could bring up the message that it took out."""
+"""A tombstone must stay as long as a start could load the message that it took out."""
 
 import trio
 

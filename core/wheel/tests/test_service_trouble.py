@@ -1,4 +1,4 @@
-"""Subjects that go, disks that are full, records that rot: it waits or it is told, never silent."""
+"""Deleted subjects, full disks, damaged records: messages wait or the log says so, nothing is silent."""
 
 import errno
 import logging

@@ -1,5 +1,5 @@
-"""A disk that cannot read the log for a while when the broker starts: nothing for later is lost, nothing
-comes twice, and nothing comes that was cancelled."""
+"""A disk that cannot read the log for a while when the broker starts: no delayed message is lost, none
+comes twice, and none comes that was cancelled."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -50,7 +50,7 @@ class Machine:
         self.disk.clock = clock
 
     def spoil(self, kind: int, number: int = 0) -> None:
-        """A frame of this kind cannot be read, but for its header."""
+        """Of a frame of this kind only the header can be read."""
         [path] = [
             self.disk.schedule.parent / "messages" / name
             for name in self.files.listdir(self.disk.schedule.parent / "messages")
@@ -122,7 +122,7 @@ def test_messages_that_cannot_be_read_at_a_start_come_when_they_can_be(parked: M
 
 
 def test_messages_that_cannot_be_read_at_two_starts_come_when_they_can_be(parked: Machine) -> None:
-    """The second may be refused: what told where each frame begins is gone when a segment is sealed."""
+    """The second may be refused: where each frame begins is no longer known when a segment is sealed."""
 
     async def story() -> None:
         async with running(parked.disk):

@@ -14,7 +14,8 @@ from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files import blocks
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.writer import write_schedule_file
+from kumquat.core.wheel.format import (
     ENTRY,
     HOUR_MS,
     MESSAGE,
@@ -23,7 +24,6 @@ from kumquat.core.wheel.files.format import (
     Parked,
     Tombstone,
 )
-from kumquat.core.wheel.files.writer import write_schedule_file
 
 DATA = Path("/data")
 FOLDER = DATA / "schedule"

@@ -1,4 +1,4 @@
-"""A damaged table of a schedule file costs what its block held, loudly; all else is delivered."""
+"""A damaged table of a schedule file costs what its block held, with an error; all else is delivered."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -11,14 +11,6 @@ from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files import blocks
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.format import (
-    ENTRY,
-    ENTRY_SIZE,
-    MESSAGE,
-    TOMBSTONE,
-    Parked,
-    ScheduleDamaged,
-)
 from kumquat.core.wheel.files.manifest_format import Manifest
 from kumquat.core.wheel.files.tests.schedules import (
     EVER,
@@ -29,6 +21,14 @@ from kumquat.core.wheel.files.tests.schedules import (
     small_blocks,
 )
 from kumquat.core.wheel.files.writer import write_schedule_file
+from kumquat.core.wheel.format import (
+    ENTRY,
+    ENTRY_SIZE,
+    MESSAGE,
+    TOMBSTONE,
+    Parked,
+    ScheduleDamaged,
+)
 from kumquat.core.wheel.tests.delays import HOUR, START, Disk, at, cancel, later, run, running
 
 PER_BLOCK = 128 // ENTRY_SIZE

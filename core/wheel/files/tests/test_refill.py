@@ -1,4 +1,4 @@
-"""A schedule file that is gone is made again while the log has it; else it is loud, and harms no other."""
+"""A lost schedule file is made again while the log has it; else the log says so, and others are whole."""
 
 import logging
 from pathlib import Path

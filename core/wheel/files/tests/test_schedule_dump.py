@@ -4,12 +4,12 @@ from io import StringIO
 from pathlib import Path
 
 from kumquat.core.logs.disk.files import RealFiles
-from kumquat.core.wheel.files.dump import dump_schedule, is_of_schedule
-from kumquat.core.wheel.files.format import PENDING, Name, Tombstone
+from kumquat.core.wheel.dump import dump_schedule, is_of_schedule
 from kumquat.core.wheel.files.manifest import MANIFEST, load, save
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest
 from kumquat.core.wheel.files.tests.schedules import NOON, Fill, parked
-from kumquat.core.wheel.schedule.parts import Remembered
+from kumquat.core.wheel.format import PENDING, Name, Tombstone
+from kumquat.core.wheel.schedule.model import Remembered
 
 FILL = Fill(
     (100, 200),

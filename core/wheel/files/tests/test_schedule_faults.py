@@ -15,17 +15,6 @@ from kumquat.core.errors import StartError
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.format import (
-    ENTRY,
-    HOUR_MS,
-    LENGTH,
-    MESSAGE,
-    PENDING,
-    TOMBSTONE,
-    Name,
-    ScheduleDamaged,
-    Tombstone,
-)
 from kumquat.core.wheel.files.manifest import COPY, MANIFEST, load, open_files, save
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest, pack
 from kumquat.core.wheel.files.merge import merge
@@ -41,7 +30,18 @@ from kumquat.core.wheel.files.tests.schedules import (
     parked,
     tombstones_of,
 )
-from kumquat.core.wheel.schedule.parts import Remembered
+from kumquat.core.wheel.format import (
+    ENTRY,
+    HOUR_MS,
+    LENGTH,
+    MESSAGE,
+    PENDING,
+    TOMBSTONE,
+    Name,
+    ScheduleDamaged,
+    Tombstone,
+)
+from kumquat.core.wheel.schedule.model import Remembered
 
 
 class Life:

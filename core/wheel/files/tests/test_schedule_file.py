@@ -14,18 +14,6 @@ from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.parked import CANCELLED, MOVED, pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
-    ENTRY,
-    HOUR_MS,
-    MESSAGE,
-    NAMED,
-    PENDING,
-    TOMBSTONE,
-    Name,
-    Parked,
-    ScheduleClosed,
-    hour_of,
-)
 from kumquat.core.wheel.files.tests.schedules import (
     EVER,
     FOLDER,
@@ -39,6 +27,18 @@ from kumquat.core.wheel.files.tests.schedules import (
     parked,
     small_blocks,
     tombstones_of,
+)
+from kumquat.core.wheel.format import (
+    ENTRY,
+    HOUR_MS,
+    MESSAGE,
+    NAMED,
+    PENDING,
+    TOMBSTONE,
+    Name,
+    Parked,
+    ScheduleClosed,
+    hour_of,
 )
 
 EDGES = st.one_of(

@@ -1,4 +1,4 @@
-"""The manifest: what it says comes back, and what does not fit it is told."""
+"""The manifest: what is saved is loaded, and files that do not match it are reported."""
 
 import struct
 
@@ -11,7 +11,6 @@ from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import write_file_atomically
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import FOOTER
 from kumquat.core.wheel.files.manifest import COPY, MANIFEST, load, open_files, save
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest, pack
 from kumquat.core.wheel.files.tests.schedules import (
@@ -24,7 +23,8 @@ from kumquat.core.wheel.files.tests.schedules import (
     messages_of,
     parked,
 )
-from kumquat.core.wheel.schedule.parts import Remembered
+from kumquat.core.wheel.format import FOOTER
+from kumquat.core.wheel.schedule.model import Remembered
 
 positions = st.integers(0, 1 << 62)
 small = st.integers(0, (1 << 32) - 1)

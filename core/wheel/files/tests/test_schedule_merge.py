@@ -14,19 +14,8 @@ from hypothesis import strategies as st
 from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.parked import CANCELLED, DELIVERED, MOVED
 from kumquat.core.wheel.files import merge as merging
-from kumquat.core.wheel.files import merge_source
+from kumquat.core.wheel.files import merge_input
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
-    HOUR_MS,
-    MESSAGE,
-    PENDING,
-    TOMBSTONE,
-    Name,
-    Parked,
-    ScheduleDamaged,
-    Tombstone,
-    hour_of,
-)
 from kumquat.core.wheel.files.merge import Weighed, merge, plan_merge
 from kumquat.core.wheel.files.tests.schedules import (
     EVER,
@@ -41,6 +30,17 @@ from kumquat.core.wheel.files.tests.schedules import (
     parked,
     small_blocks,
     tombstones_of,
+)
+from kumquat.core.wheel.format import (
+    HOUR_MS,
+    MESSAGE,
+    PENDING,
+    TOMBSTONE,
+    Name,
+    Parked,
+    ScheduleDamaged,
+    Tombstone,
+    hour_of,
 )
 
 SUBJECTS = (1, 2, 3)
@@ -95,9 +95,9 @@ def small_pieces() -> Iterator[None]:
     """So that a small row is read in many."""
     with (
         small_blocks(),
-        patch.object(merge_source, "_ENTRIES", 3),
-        patch.object(merge_source, "_BYTES", 100),
-        patch.object(merge_source, "_AHEAD", 200),
+        patch.object(merge_input, "_ENTRIES", 3),
+        patch.object(merge_input, "_BYTES", 100),
+        patch.object(merge_input, "_AHEAD", 200),
         patch.object(merging, "HELD", 64),
     ):
         yield

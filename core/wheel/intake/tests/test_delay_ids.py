@@ -1,4 +1,4 @@
-"""A delay id that no schedule file can hold: refused at every door, and set aside where it is already."""
+"""A delay id that no schedule file can hold: refused everywhere, and ignored where it is in the log."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The histogram against a sorted list: no percentile may flatter, none may be off by more than 1 %."""
+"""The histogram against a sorted list: no percentile may be too low, none may be off by more than 1 %."""
 
 from math import ceil
 

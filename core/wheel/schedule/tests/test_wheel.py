@@ -11,9 +11,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kumquat.core.wheel.files.format import ENTRY, NAMED
+from kumquat.core.wheel.format import ENTRY, NAMED
 from kumquat.core.wheel.schedule import wheel as wheel_module
-from kumquat.core.wheel.schedule.wheel import LOG, Slot, Wheel
+from kumquat.core.wheel.schedule.entries import LOG, Entry
+from kumquat.core.wheel.schedule.wheel import Wheel
 
 BASE = 1_700_000_000_000
 
@@ -26,10 +27,10 @@ class WheelMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.wheel = Wheel()
-        self.waiting: dict[int, Slot] = {}
+        self.waiting: dict[int, Entry] = {}
         """What is in the wheel and was not given, by sid."""
         self.named: set[int] = set()
-        self.at_hand: dict[int, Slot] = {}
+        self.at_hand: dict[int, Entry] = {}
         self.passed_over = False
         self.next_sid = 100
 
@@ -41,7 +42,7 @@ class WheelMachine(RuleBasedStateMachine):
     def add(self, due: int, named: bool, subject: int) -> None:
         (sid,) = self._sids(1)
         self.wheel.add(due, sid, sid + 1, subject, named)
-        self.waiting[sid] = Slot(due, sid, 0, sid + 1, subject, LOG)
+        self.waiting[sid] = Entry(due, sid, 0, sid + 1, subject, LOG)
         self.named.update([sid] if named else [])
 
     @rule(dues=st.lists(DUES, max_size=20), flags=st.one_of(st.none(), st.integers(0, 1 << 20)))
@@ -49,9 +50,9 @@ class WheelMachine(RuleBasedStateMachine):
         sids = self._sids(len(dues))
         lengths = [sid % 1000 for sid in sids]
         named = None if flags is None else [bool(flags >> i & 1) for i in range(len(dues))]
-        self.wheel.add_many(dues, sids, lengths, 4, named)
         for i, sid in enumerate(sids):
-            self.waiting[sid] = Slot(dues[i], sid, 0, lengths[i], 4, LOG)
+            self.wheel.add(dues[i], sid, lengths[i], 4, named is not None and named[i])
+            self.waiting[sid] = Entry(dues[i], sid, 0, lengths[i], 4, LOG)
             self.named.update([sid] if named and named[i] else [])
 
     @rule(
@@ -64,13 +65,13 @@ class WheelMachine(RuleBasedStateMachine):
         for i, (due, sid) in enumerate(zip(dues, self._sids(len(dues)), strict=True)):
             named = flags >> i & 1
             table += ENTRY.pack(due, sid, sid * 7, sid % 500 | named * NAMED, 5)
-            self.waiting[sid] = Slot(due, sid, sid * 7, sid % 500, 5, number)
+            self.waiting[sid] = Entry(due, sid, sid * 7, sid % 500, 5, number)
             self.named.update([sid] if named else [])
         self.wheel.add_table(number, table)
 
     @rule(until=DUES)
-    def unfold(self, until: int) -> None:
-        self.wheel.unfold(until)
+    def sort_some(self, until: int) -> None:
+        self.wheel.sort_some(until)
 
     @rule(until=DUES)
     def next_key(self, until: int) -> None:
@@ -83,13 +84,13 @@ class WheelMachine(RuleBasedStateMachine):
 
     @rule(until=DUES, most=st.integers(1, 12))
     def prepare(self, until: int, most: int) -> None:
-        slots = self.wheel.prepare(until, most)
-        expected = sorted(slot for slot in self.waiting.values() if slot.due < until)
-        assert slots == expected[: len(slots)]
-        assert bool(slots) == bool(expected)
-        for slot in slots:
-            self.at_hand[slot.sid] = slot
-            del self.waiting[slot.sid]
+        entries = self.wheel.take(until, most)
+        expected = sorted(entry for entry in self.waiting.values() if entry.due < until)
+        assert entries == expected[: len(entries)]
+        assert bool(entries) == bool(expected)
+        for entry in entries:
+            self.at_hand[entry.sid] = entry
+            del self.waiting[entry.sid]
 
     @precondition(lambda self: self.at_hand)
     @rule(data=st.data())
@@ -105,18 +106,18 @@ class WheelMachine(RuleBasedStateMachine):
     def cancel_or_move(self, data: st.DataObject, moved_to: int | None) -> None:
         both = {**self.at_hand, **self.waiting}
         sid = data.draw(st.sampled_from(sorted(both)))
-        slot, named = both[sid], sid in self.named
-        assert self.wheel.cancel(sid, slot.due)
-        assert not self.wheel.cancel(sid, slot.due)
+        entry, named = both[sid], sid in self.named
+        assert self.wheel.cancel(sid, entry.due)
+        assert not self.wheel.cancel(sid, entry.due)
         self.at_hand.pop(sid, None)
         self.waiting.pop(sid, None)
         self.named.discard(sid)
-        assert self.wheel.still([slot]) == []
+        assert self.wheel.still([entry]) == []
         self.passed_over = True
-        if moved_to is not None and slot.source == LOG:
+        if moved_to is not None and entry.source == LOG:
             (new,) = self._sids(1)
-            self.wheel.add(moved_to, new, slot.length, slot.subject_id, named)
-            self.waiting[new] = slot._replace(due=moved_to, sid=new)
+            self.wheel.add(moved_to, new, entry.length, entry.subject_id, named)
+            self.waiting[new] = entry._replace(due=moved_to, sid=new)
             self.named.update([new] if named else [])
 
     @rule(due=DUES, sid=st.integers(100, 2_000))
@@ -130,15 +131,15 @@ class WheelMachine(RuleBasedStateMachine):
         assert wheel.count == len(both)
         assert {sid for sid in range(100, self.next_sid, 10) if wheel.holds(sid)} == self.named
         assert sorted(wheel.still(both)) == sorted(self.at_hand.values())
-        expected = min((slot.due for slot in self.waiting.values()), default=None)
+        expected = min((entry.due for entry in self.waiting.values()), default=None)
         found = wheel.next_due()
         if self.passed_over:
             assert expected is None or (found is not None and found <= expected)
         else:
             assert found == expected
-        assert wheel.files_in_use() >= {slot.source for slot in both} - {LOG}
+        assert wheel.files_in_use() >= {entry.source for entry in both} - {LOG}
         floor = wheel.log_floor()
-        sids = [slot.sid for slot in both if slot.source == LOG]
+        sids = [entry.sid for entry in both if entry.source == LOG]
         assert not sids or (floor is not None and floor <= min(sids))
 
 
@@ -152,13 +153,14 @@ def test_an_instant_with_many_messages_is_given_in_order_of_scheduling_and_in_bo
 ):
     wheel = Wheel()
     sids = list(range(1_000, 41_000))
-    wheel.add_many([BASE + 7] * 20_000, sids[1::2], [1] * 20_000, 1)
+    for sid in sids[1::2]:
+        wheel.add(BASE + 7, sid, 1, 1, False)
     table = b"".join(ENTRY.pack(BASE + 7, sid, 0, 1, 2) for sid in sids[0::2])
     wheel.add_table(9, table)
     given: list[int] = []
-    while slots := wheel.prepare(BASE + 8, 1_000):
-        assert 1 <= len(slots) <= 1_000
-        given += [slot.sid for slot in slots]
+    while entries := wheel.take(BASE + 8, 1_000):
+        assert 1 <= len(entries) <= 1_000
+        given += [entry.sid for entry in entries]
     assert given == sids
     wheel.delivered(given)
     assert (wheel.count, wheel.next_due(), wheel.log_floor()) == (0, None, None)
@@ -172,28 +174,30 @@ def test_runs_that_lie_far_apart_do_not_cut_the_parts_to_pieces() -> None:
         table = (ENTRY.pack(BASE + number, number * 1_000 + i, 0, 1, 1) for i in range(1_000))
         wheel.add_table(number, b"".join(table))
     sizes = []
-    while slots := wheel.prepare(BASE + 500, 4_000):
-        sizes.append(len(slots))
+    while entries := wheel.take(BASE + 500, 4_000):
+        sizes.append(len(entries))
     assert sum(sizes) == 40_000
     assert all(size >= 1_500 for size in sizes[:-1])
 
 
 def test_a_message_for_the_notch_at_hand_is_given_before_later_ones() -> None:
     wheel = Wheel()
-    wheel.add_many([BASE + 10, BASE + 300], [1, 2], [1, 1], 1)
-    assert [slot.sid for slot in wheel.prepare(BASE + 100)] == [1]
+    wheel.add(BASE + 10, 1, 1, 1, False)
+    wheel.add(BASE + 300, 2, 1, 1, False)
+    assert [entry.sid for entry in wheel.take(BASE + 100)] == [1]
     wheel.add(BASE + 200, 3, 1, 1, False)
     assert wheel.next_due() == BASE + 200
-    assert [slot.sid for slot in wheel.prepare(BASE + 500)] == [3, 2]
+    assert [entry.sid for entry in wheel.take(BASE + 500)] == [3, 2]
 
 
 def test_a_message_cancelled_twice_is_counted_once() -> None:
     wheel = Wheel()
-    wheel.add_many([BASE, BASE], [1, 2], [1, 1], 1)
+    wheel.add(BASE, 1, 1, 1, False)
+    wheel.add(BASE, 2, 1, 1, False)
     assert wheel.cancel(1, BASE)
     assert not wheel.cancel(1, BASE)
     assert wheel.count == 1
-    assert [slot.sid for slot in wheel.prepare(BASE + 1)] == [2]
+    assert [entry.sid for entry in wheel.take(BASE + 1)] == [2]
     assert wheel.cancel(2, BASE)
     assert not wheel.cancel(2, BASE)
     assert wheel.count == 0

@@ -1,18 +1,18 @@
 """What lies in the folder `schedule/`, byte by byte. Format version 2; big-endian throughout.
 
     00000000000000000000-00000000000004096000-0.schedule    what was parked in that stretch of the log
-    manifest, manifest.copy                                 which files count (manifest.py), twice
+    manifest, manifest.copy                                 which files count (files/manifest.py), twice
 
 A *schedule file* is filled from one stretch [from, to) of the message log, for all hours and subjects at
-once, so that it costs one sync. It never changes; neighbours are merged into larger ones (merge.py). The
-last number of its name tells apart files of one stretch. What the log no longer has is here alone: this
-is the truth then.
+once, so that it costs one sync. It never changes; neighbours are merged into larger ones (files/merge.py).
+The last number of its name distinguishes files of the same stretch. When the log no longer has the stretch,
+the schedule file is the only place that holds these messages.
 
 What belongs to one hour (due // 3,600,000) and one subject is a *row*. Rows are of two kinds:
 
     MESSAGE     parked messages
-    TOMBSTONE   messages of strictly older files that are cancelled or moved away; an entry of the same
-                file with the same due and schedule id is not meant (it was moved away and back)
+    TOMBSTONE   messages of strictly older files that are finished: cancelled, moved or delivered. It is
+                never about an entry of the same file
 
 A file is, one behind the other:
 
@@ -24,7 +24,7 @@ A file is, one behind the other:
     rows      20 each: hour 4, subject id 4, first entry 8 (counted within its kind), entries 4; in the
               order of the tables
     ledger    16 a row: subject id 4, hour 4, entries before it 8. Kind MESSAGE, then TOMBSTONE, each by
-              subject, hour; `before` sums up in this order. It makes counting by subject two searches
+              subject, hour; `before` sums up in this order. So a count by subject takes two searches
     names     46 each: subject id 4, BLAKE2b-64 of the delay id 8, schedule id 8, due 8, until when it is
               kept 8, status 1, length of the id 1, where in `ids` it begins 8. By subject, hash, id
     ids       delay ids, UTF-8
@@ -32,17 +32,17 @@ A file is, one behind the other:
     footer    96, see FOOTER below: stretch, counts, hours, CRC-32C of the fences, CRC-32C of itself
 
 The five sections before the fences are cut into *blocks* of as many whole items as fit 64 KiB. A block is
-read and checked as a whole, and found by its fence: fences alone are held in memory. So the footer's
-CRC vouches for the fences, these for every block, and each record for itself: no byte goes unchecked.
+read and checked as a whole, and found by its fence. Only fences are held in memory. The footer's CRC covers
+the fences, a fence covers its block, and each record has its own CRC: every byte is checked.
 
-Of several names with one id in a file only the newest is kept, but as long as any of them would have
-been: else an older file's word would come up again when the newer one is dropped with its hour. So the
-name of a message that was moved to an earlier time is to be kept until its old time.
+If several names in a file have the same id, only the newest is kept, but for as long as any of them would
+have been. Else, when the newer name is dropped with its hour, what an older file says would count again. So
+the name of a message that was moved to an earlier time is kept until its old time.
 
 Times are ms since the epoch, from 0 on; an hour fits 4 bytes.
 
-Version 1 had no REFILED. To change the format: raise VERSION, keep reading the old one in
-`files/file.py`, say here what changed.
+Version 1 had no REFILED. To change the format: raise VERSION, keep reading the old one in files/file.py,
+and say here what changed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ assert FOOTER.size == 96
 
 
 class ScheduleDamaged(CorruptMessage):
-    """Bytes of a schedule file that are not what was written: they are never used."""
+    """Bytes of a schedule file are not what was written. They are never used."""
 
     def __init__(self, path: Path, place: str, expected: object, found: object) -> None:
         super().__init__(f"{path}: {place}: expected {expected}, found {found}")
@@ -106,7 +106,8 @@ class ScheduleDamaged(CorruptMessage):
 
 
 class ScheduleClosed(Exception):
-    """The file was closed while it was in use: it has been merged or dropped. Look at the list again."""
+    """The file was closed while it was in use: it was merged or dropped. Look at the list of files
+    again."""
 
 
 class Parked(NamedTuple):
@@ -114,7 +115,7 @@ class Parked(NamedTuple):
     sid: int
     subject_id: int
     record: bytes | memoryview
-    """The whole parked record as in the log."""
+    """The whole parked record, as in the log."""
 
 
 class Tombstone(NamedTuple):
@@ -130,8 +131,8 @@ class Name(NamedTuple):
     due: int
     status: int
     keep: int = 0
-    """It is dropped with the hour of this time, or of its due if that is later. When it is read it is the
-    later one."""
+    """It is dropped with the hour of this time, or of its due time if that is later. A name that was read
+    has the later one here."""
 
 
 class Row(NamedTuple):
@@ -150,7 +151,7 @@ class Footer(NamedTuple):
     begin: int
     end: int
     records: int
-    """Bytes of records; the numbers behind count items."""
+    """Bytes of records. The numbers up to `ids` count items."""
     parked: int
     tombstones: int
     parked_rows: int
@@ -186,7 +187,7 @@ def pack_footer(footer: Footer) -> bytes:
 
 
 def parse_footer(path: Path, data: bytes) -> tuple[Footer, int]:
-    """The footer and its CRC, which stands for the whole file."""
+    """The footer and its CRC, which identifies the content of the whole file."""
     if len(data) < FOOTER.size:
         raise ScheduleDamaged(path, "footer", f"{FOOTER.size} bytes", len(data))
     magic, *fields, crc = FOOTER.unpack(data)

@@ -1,8 +1,8 @@
-"""`kumquat dump FILE` for the schedule: what is in a schedule file or the manifest, and what is bad.
+"""`kumquat dump FILE` for the schedule: what is in a schedule file or the manifest, and what is damaged.
 
-It reads the file alone, so it works on a copy, without a broker. A line for each message, tombstone and
-name; the last line sums up. It gives 0 when all is whole, 1 when something is not, 2 when there is no such
-file.
+It reads only this file, so it works on a copy, without a broker. It prints a line for each message,
+tombstone and name; the last line sums up. The exit code is 0 when all is whole, 1 when something is not, 2
+when there is no such file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.parked import CANCELLED, DELIVERED, MOVED, REMEMBERED
 from kumquat.core.wheel.files import manifest
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.manifest_format import parse
+from kumquat.core.wheel.format import (
     ENTRY,
     HOUR_MS,
     KIND_NAMES,
@@ -29,7 +30,6 @@ from kumquat.core.wheel.files.format import (
     Row,
     ScheduleDamaged,
 )
-from kumquat.core.wheel.files.manifest_format import parse
 
 _STATUS = {
     PENDING: "pending",

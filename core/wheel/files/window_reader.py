@@ -1,14 +1,16 @@
 """Reads what is due in a window: from the schedule files, and from the log what no file holds yet. Blocks.
 
-An error of the machine touches only what it is about. What could not be read is given back, to be read
-again later; and so are the rows that unread tombstones may be about: rather late than delivered although
-it was cancelled. Rows that turn out to be damaged are treated alike. Tombstones are about strictly older
-files, so the newest file is read first, and of each file the messages before the tombstones.
+An error of the machine affects only what it is about. What could not be read is given back, to be read
+again later. So are the rows that unread tombstones may be about: better late than delivered although it was
+cancelled. Rows that turn out to be damaged are treated alike. Tombstones are about strictly older files, so
+the newest file is read first, and of each file the messages before the tombstones.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,9 +18,10 @@ from kumquat.core.logs.messages.format import HEADER_SIZE
 from kumquat.core.logs.messages.parked import RECORD_HEAD, heads_of
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.fill import ReadFrame
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,
+    HOUR_MS,
     MESSAGE,
     REFILED,
     TOMBSTONE,
@@ -26,17 +29,15 @@ from kumquat.core.wheel.files.format import (
     ScheduleDamaged,
     hour_of,
 )
-from kumquat.core.wheel.schedule.parts import Unfiled
+from kumquat.core.wheel.schedule.model import Unfiled
 
 ADMIT = 8_192
-"""Entries that are put into the wheel in one go."""
+"""Entries that are put into the wheel in one step."""
 
 Part = tuple[ScheduleFile, Row | None]
 """A row of messages of a file; None: all of its rows."""
 Trouble = OSError | ScheduleDamaged
 """Why something could not be read: for the moment, or until a start makes the file again from the log."""
-Lost = Callable[[ScheduleFile, Row, int, list[ScheduleDamaged]], None]
-"""Told of a damaged table: how many entries it costs at most."""
 
 
 class Window(NamedTuple):
@@ -44,25 +45,39 @@ class Window(NamedTuple):
     end: int
     """Due times."""
     mark: int
-    """Where the log ended when it was begun to be loaded: see Schedule.mark."""
+    """Where the log ended when the load began: see Schedule.mark."""
     only: set[Part] | None
-    """What is to be read of it; None: all."""
+    """Which parts of it are to be read; None: all."""
 
     @property
     def hours(self) -> tuple[int, int]:
         return hour_of(self.begin), hour_of(self.end - 1) + 1
 
 
+class LostEntries(NamedTuple):
+    """Entries in a damaged part of a table."""
+
+    kind: int
+    """MESSAGE or TOMBSTONE."""
+    most: int
+    """How many there are at most."""
+    damages: list[ScheduleDamaged]
+
+
 @dataclass(slots=True)
 class Loaded:
+    """What was read of a window."""
+
     tables: list[tuple[int, bytes]] = field(default_factory=list)
     """Entries, each part with the number of its file."""
     dues: dict[int, int] = field(default_factory=dict)
-    """When those are due that are filed under another time, by schedule id."""
+    """When those messages are due that are filed under another time, by schedule id."""
     struck: set[int] = field(default_factory=set)
     """Schedule ids that tombstones take out."""
     unread: set[Part] = field(default_factory=set)
     trouble: Trouble | None = None
+    """Why those could not be read."""
+    lost: list[LostEntries] = field(default_factory=list)
 
 
 def read_window(
@@ -70,10 +85,9 @@ def read_window(
     window: Window,
     number_of: Callable[[ScheduleFile], int],
     live: Callable[[int], bool],
-    lost: Lost,
 ) -> Loaded:
-    """The entries that are due in the window, of all files, oldest first."""
-    reading = _Reading(window, live, lost)
+    """The entries that are due in the window, of all files."""
+    reading = _Reading(window, live)
     for file in reversed(files):
         reading.messages(file, number_of(file))
         reading.tombstones(file)
@@ -81,11 +95,10 @@ def read_window(
 
 
 class _Reading:
-    def __init__(self, window: Window, live: Callable[[int], bool], lost: Lost) -> None:
+    def __init__(self, window: Window, live: Callable[[int], bool]) -> None:
         self.loaded = Loaded()
         self._window = window
         self._live = live
-        self._lost = lost
         self._unsure: set[tuple[int, int]] = set()
         """Hours and subjects of which some tombstones could not be read."""
         self._all_unsure = False
@@ -135,29 +148,60 @@ class _Reading:
                 self.loaded.struck.update(entry[1] for entry in ENTRY.iter_unpack(table))
 
     def _entries(self, file: ScheduleFile, row: Row) -> bytes:
-        """Without those that lie in a damaged part of the table."""
+        """The entries of a row that are due in the window, without those in damaged parts of the table."""
         begin, end = self._window.begin, self._window.end
         try:
             return file.entries(row, begin, end)
         except ScheduleDamaged:
             table, damages, lost = file.salvage(row, begin, end)
-            self._lost(file, row, lost, damages)
+            self.loaded.lost.append(LostEntries(row.kind, lost, damages))
             return table
 
 
 def _true_dues(file: ScheduleFile, table: bytes) -> Iterator[tuple[int, int]]:
-    """Of entries that are filed under another time; of a damaged record that time counts."""
+    """The due times of entries that are filed under another time. If the record is damaged, that other time
+    counts."""
     refiled = [entry for entry in ENTRY.iter_unpack(table) if entry[3] & REFILED]
     records = file.read_many([(entry[2], entry[3]) for entry in refiled])
     for (due, sid, *_), record in zip(refiled, records, strict=True):
         yield sid, RECORD_HEAD.unpack_from(record)[2] if isinstance(record, bytes) else due
 
 
+def window_end(
+    files: Sequence[ScheduleFile], begin: int, now: int, ahead_ms: int, most: int
+) -> int:
+    """Where the window that begins at `begin` is to end: at the end of an hour that is not over in
+    `ahead_ms`, or earlier, so that it has no more than `most` entries."""
+    end = (max(begin, now) // HOUR_MS + 1) * HOUR_MS
+    if end < now + ahead_ms:
+        end += HOUR_MS
+    first = min((file.hours()[0] * HOUR_MS for file in files), default=0)
+    first = max(begin, min(first, end - 1))
+
+    def entries_within(length: int) -> int:
+        return sum(_count(file, begin, first + length) for file in files)
+
+    if entries_within(end - first) <= most:
+        return end
+    return first + max(1, bisect_right(range(1, end - first), most, key=entries_within))
+
+
+def _count(file: ScheduleFile, begin: int, end: int) -> int:
+    """Entries due in [begin, end). If a table is damaged, those of whole hours; if the file cannot be read,
+    all of its entries."""
+    with suppress(OSError, ScheduleDamaged):
+        try:
+            return file.count(None, begin, end)
+        except ScheduleDamaged:
+            return file.count(None, begin // HOUR_MS * HOUR_MS, -(-end // HOUR_MS) * HOUR_MS)
+    return file.entry_count
+
+
 def read_frames(
     frames: Iterable[Sequence[int]], read: ReadFrame
 ) -> tuple[list[Unfiled], dict[int, OSError]]:
-    """The heads of all messages in PARKED frames, each given by position, length and subject id; and the
-    positions of frames that cannot be read at the moment, and why."""
+    """The heads of all messages in these PARKED frames, each given by position, length and subject id; and
+    the positions of the frames that cannot be read at the moment, with the error."""
     found: list[Unfiled] = []
     failed: dict[int, OSError] = {}
     for position, length, subject_id in frames:

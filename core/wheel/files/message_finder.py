@@ -1,7 +1,7 @@
-"""Finds single messages on disk: the newest word about a delay id, and a parked record by its schedule id.
+"""Finds single messages on disk: what a delay id names, and a parked record by its schedule id.
 
-All of it blocks. Newer files speak first. A file that is closed meanwhile was merged into another: the list
-is looked at again.
+All of it blocks. The newest file that knows a delay id counts. If a file is closed meanwhile, it was merged
+into another one: the search begins again with the new list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.files.record_reader import LogRecords
+from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,
     LENGTH,
@@ -30,25 +31,24 @@ from kumquat.core.wheel.files.format import (
     ScheduleClosed,
     hour_of,
 )
-from kumquat.core.wheel.schedule.bodies import LogBodies
-from kumquat.core.wheel.schedule.parts import Named
+from kumquat.core.wheel.schedule.model import Named
 
 
 class Scheduled(NamedTuple):
     due: int
-    """What it is filed under."""
+    """The time that it is filed under."""
     delay_id: bytes
     record: bytes
 
 
-class Finder:
-    def __init__(self, file_set: FileSet, log_bodies: LogBodies) -> None:
+class MessageFinder:
+    def __init__(self, file_set: FileSet, log_records: LogRecords) -> None:
         self._file_set = file_set
-        self._log_bodies = log_bodies
+        self._log_records = log_records
 
     def name(self, subject_id: int, delay_id: bytes) -> Named | None:
-        """What the files say of a delay id. A message that a newer file strikes out, without a word about
-        its name, was delivered."""
+        """What the files say about a delay id. A message that a newer file has a tombstone for, and no
+        newer word about its name, was delivered."""
         while True:
             try:
                 return self._name(self._file_set.current, subject_id, delay_id)
@@ -67,8 +67,8 @@ class Finder:
         return None
 
     def record(self, subject_id: int, sid: int, due: int, filled: int) -> bytes | None:
-        """A parked record, whole; None: there is none. `due` is what it is filed under. CorruptMessage: it
-        is damaged."""
+        """A parked record; None: there is none. `due` is the time that it is filed under. CorruptMessage:
+        it is damaged."""
         if sid >= filled:
             return self._from_log(sid)
         while True:
@@ -83,8 +83,8 @@ class Finder:
     def scheduled(
         self, subject_id: int, sid: int, frame: tuple[int, int] | None
     ) -> Scheduled | None:
-        """What was parked under a schedule id and not cancelled before the last fill. `frame`: the place of
-        the frame that it lies in, if that is not filed yet. The list of files must not change meanwhile."""
+        """The message with a schedule id, if it was not cancelled before the last fill. `frame`: position
+        and length of its frame, if that is not filed yet. The list of files must not change meanwhile."""
         if frame is not None:
             return self._in_frame(sid, *frame)
         files = self._file_set.current
@@ -97,7 +97,7 @@ class Finder:
         return None
 
     def _in_frame(self, sid: int, position: int, length: int) -> Scheduled | None:
-        payload = self._log_bodies.payload(position, length)
+        payload = self._log_records.payload(position, length)
         for at, head in heads_of(payload):
             if position + HEADER_SIZE + at == sid:
                 delay_id = delay_id_of(payload, at, head)
@@ -105,7 +105,7 @@ class Finder:
         return None
 
     def _in_file(self, file: ScheduleFile, subject_id: int, sid: int) -> Scheduled | None:
-        """Files are not ordered by schedule id: all of the subject's entries are looked through."""
+        """Files are not ordered by schedule id: all entries of the subject are searched."""
         wanted = SCHEDULE_ID.pack(sid)
         for row in file.rows_of_subject(subject_id):
             table = file.table(row.first, row.entries)
@@ -120,14 +120,14 @@ class Finder:
         return None
 
     def _from_log(self, sid: int) -> bytes:
-        head = self._log_bodies.read(sid, RECORD_HEAD_SIZE)
+        head = self._log_records.read(sid, RECORD_HEAD_SIZE)
         length = RECORD_HEAD.unpack(head)[0]
-        [body] = self._log_bodies.read_many([(sid, length)])
-        if isinstance(body, OSError):
-            raise body
-        if isinstance(body, str):
-            raise CorruptMessage(f"the message scheduled as {sid} is damaged: {body}")
-        return body
+        [record] = self._log_records.read_many([(sid, length)])
+        if isinstance(record, OSError):
+            raise record
+        if isinstance(record, str):
+            raise CorruptMessage(f"the message scheduled as {sid} is damaged: {record}")
+        return record
 
     def _from_file(self, file: ScheduleFile, subject_id: int, sid: int, due: int) -> bytes | None:
         row = file.row(hour_of(due), subject_id)

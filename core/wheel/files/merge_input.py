@@ -1,7 +1,7 @@
 """What merge.py reads: the files that are merged, each from its first row to its last.
 
-Rows may be tiny, a handful of entries each, or larger than memory. So a file is read through a window that
-is many rows wide, and a row is given piece by piece, a few thousand entries or 256 KiB at a time.
+Rows may be tiny, with a few entries each, or larger than memory. So a file is read through a window that is
+many rows wide, and a row is returned in pieces of a few thousand entries or 256 KiB.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.format import (
+from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,
     LENGTH,
@@ -25,12 +25,12 @@ _BYTES = 256 << 10
 _AHEAD = 512 << 10
 
 Element = tuple[int, int, int, bytes]
-"""An entry on its way: due, schedule id, its rank among those with the same two (older files first, and of
-one file the tombstone first, since it is about older files), record."""
+"""An entry that is being merged: due, schedule id, its rank among those with the same two (older files
+first, and in one file the tombstone first, since it is about older files), record."""
 
 
 class _Window:
-    """The part of a file that is being read; `unit` bytes are one step."""
+    """The part of a file that is in memory; `unit`: bytes of one item."""
 
     def __init__(self, read: Callable[[int, int], bytes], end: int, unit: int) -> None:
         self._read = read
@@ -48,8 +48,8 @@ class _Window:
         return self._data[begin : begin + count * self._unit]
 
 
-class Input:
-    """One of the files; `age`: 0 is the oldest."""
+class MergeInput:
+    """One of the files that are merged; `age`: 0 is the oldest."""
 
     def __init__(self, file: ScheduleFile, age: int) -> None:
         self.age = age
@@ -65,10 +65,10 @@ class Input:
         return self._records.get(begin, end - begin)
 
 
-class Source:
+class InputRow:
     """A row of one of the inputs."""
 
-    def __init__(self, origin: Input, row: Row) -> None:
+    def __init__(self, origin: MergeInput, row: Row) -> None:
         self.row = row
         self._input = origin
         self._rank = 2 * origin.age + (row.kind == MESSAGE)
@@ -76,7 +76,7 @@ class Source:
         self._loaded: list[Element] = []
 
     def known_up_to(self) -> Element | None:
-        """All up to here can be taken; None: all there is."""
+        """All elements up to this one can be taken; None: all that are left."""
         if not self._loaded and self._at < self._end:
             self._loaded = list(self._elements(*self.piece()))
         return self._loaded[-1] if self._at < self._end else None
@@ -93,7 +93,7 @@ class Source:
             yield self.piece()
 
     def piece(self) -> tuple[bytes, bytes]:
-        """The next part of the table, and its records, which lie one behind the other."""
+        """The next part of the table, and its records, which lie one behind the other in the file."""
         count = min(_ENTRIES, self._end - self._at)
         table = self._input.table(self.row.kind, self._at, count)
         if self.row.kind == TOMBSTONE:

@@ -1,4 +1,4 @@
-"""What the schedule keeps of a message, a delay id and a fill: plain data. The rules are in schedule.py."""
+"""What the delay service keeps of a message, a delay id and a fill: plain data, without rules."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from array import array
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kumquat.core.wheel.files.format import Tombstone
+from kumquat.core.wheel.format import Tombstone
 
 Key = tuple[int, int]
 """Due time and schedule id: the order of delivery."""
 NameKey = tuple[int, bytes]
 """Subject id and delay id."""
+Packed = tuple[int, int, int, int, int]
+"""An entry of a schedule file as ENTRY unpacks it: due, schedule id, offset, length and flags, subject
+id."""
+ReadResult = bytes | str | OSError
+"""A parked record; or what is wrong with it; or why it cannot be read at the moment."""
 FRAME = 3
 """Numbers per frame in `recent`: position, payload length, subject id."""
 
 
 class Unfiled(NamedTuple):
-    """A parked message that lies in the log alone."""
+    """A parked message that no schedule file holds yet."""
 
     due: int
     sid: int
@@ -27,7 +32,7 @@ class Unfiled(NamedTuple):
 
 
 class Refiled(NamedTuple):
-    """A message that is filed under another time than it is due at."""
+    """A message whose schedule file has another time for it than the one at which it is due."""
 
     filed: int
     due: int
@@ -44,11 +49,12 @@ class Remembered(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The message that a delay id stands for."""
+    """The message that a delay id names."""
 
     sid: int
     due: int
     status: int
+    """PENDING, or the outcome of a cancel."""
 
 
 @dataclass(slots=True)
@@ -66,7 +72,7 @@ class Counters:
 
 @dataclass(slots=True)
 class Fill:
-    """What a schedule file is to be made of; taken on the loop, used in a thread."""
+    """What a schedule file is made of. It is collected on the event loop and used in a thread."""
 
     start: int
     end: int
@@ -80,13 +86,13 @@ class Fill:
     done: set[int]
     done_until: int
     refiled: dict[int, Refiled] = field(default_factory=dict)
-    """Filled in by the thread: sids that are filed under another due time."""
+    """Added by the thread: messages that are filed under another time, by schedule id."""
     lost: list[Tombstone] = field(default_factory=list)
-    """Filled in by the thread: messages that could not be filed."""
+    """Added by the thread: messages that could not be filed."""
     unknown: set[int] = field(default_factory=set)
-    """Positions of frames of which nothing else is known yet."""
+    """Positions of frames that could not be read before: nothing else is known of them."""
     found: list[tuple[int, NameKey]] = field(default_factory=list)
-    """Filled in by the thread: the messages in those, with no name where they have none."""
+    """Added by the thread: the messages in those frames; the delay id is empty where there is none."""
 
     @property
     def is_empty(self) -> bool:
