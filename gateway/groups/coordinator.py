@@ -331,12 +331,12 @@ class Coordinator:
         changes = lifetimes.expired(group, in_use, now_ms, retention_ms, limits.offsets_check_ms)
         self._ledger.append(changes)
         for change in changes:
-            if change[0] == actions.FORGET:
+            if isinstance(change, actions.Forget):
                 self._members.drop(roster)
                 logger.info("group %s: expired with its offsets", group.name)
             else:
-                self._divisions.forget(roster, change[2])
-                logger.info("group %s: its offset of subject %d expired", group.name, change[2])
+                self._divisions.forget(roster, change.sid)
+                logger.info("group %s: its offset of subject %d expired", group.name, change.sid)
         return len(changes)
 
     def subject_added(self, subject: Subject, now: float) -> None:
@@ -344,7 +344,7 @@ class Coordinator:
 
     def subject_removed(self, sid: int) -> None:
         """All groups forget it, and members that held it are told."""
-        self._ledger.append([(actions.GONE, sid)])
+        self._ledger.append([actions.Gone(sid)])
         self._members.subject_removed(sid)
 
     def config_changed(self, group_id: str | None, sid: int | None, now: float) -> None:

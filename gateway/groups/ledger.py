@@ -35,7 +35,7 @@ class Ledger:
     def make_group(self, name: str) -> Group:
         group = self.groups.by_name.get(name)
         if group is None:
-            self.append([(actions.GROUP, self.groups.next_id, name)])
+            self.append([actions.Group(self.groups.next_id, name)])
             group = self.groups.by_name[name]
         return group
 
@@ -53,7 +53,7 @@ class Ledger:
         for sid in pull:
             opening = engine.open_pull_log(self.groups, group, sid, member.id)
             opened.append(opening)
-            holds[sid] = opening[3]
+            holds[sid] = opening.slot
         holds.update(dict.fromkeys(plain, 0))
         changed = replace(member, holds=holds)
         self.append([*opened, self.member_action(group, changed)])
@@ -68,23 +68,23 @@ class Ledger:
 
     def remove(self, group: Group, member: Member) -> None:
         released, _ = self._released(group, member, set(member.holds))
-        self.append([*released, (actions.LEFT, group.id, member.id)])
+        self.append([*released, actions.Left(group.id, member.id)])
 
     def forget_if_unused(self, group: Group) -> None:
         """A group that never had a member, nor a position, leaves nothing behind."""
         if not group.members and not group.progress and not group.last_kind:
-            self.append([(actions.FORGET, group.id)])
+            self.append([actions.Forget(group.id)])
 
     @staticmethod
-    def member_action(group: Group, member: Member) -> Action:
-        return (actions.MEMBER, group.id, {name: getattr(member, name) for name in FIELDS})
+    def member_action(group: Group, member: Member) -> actions.Member:
+        return actions.Member(group.id, {name: getattr(member, name) for name in FIELDS})
 
     @staticmethod
     def _released(
         group: Group, member: Member, sids: set[int]
     ) -> tuple[list[Action], dict[int, int]]:
         released: list[Action] = [
-            (actions.RELEASE, group.id, sid, slot)
+            actions.Release(group.id, sid, slot)
             for sid, slot in member.holds.items()
             if sid in sids and slot
         ]

@@ -166,8 +166,8 @@ class Offsets:
         wanted = (asked.committed_offset, asked.committed_leader_epoch, metadata)
         if progress is None or shared or wanted != _stored(progress) or self._is_old(progress):
             if shared:
-                done.changes.append((actions.DROP, group.id, subject.id))
-            done.changes.append((actions.COMMIT, group.id, subject.id, *wanted))
+                done.changes.append(actions.Drop(group.id, subject.id))
+            done.changes.append(actions.Commit(group.id, subject.id, *wanted))
             if shared or progress is None or not progress.committed:
                 done.touched.add(subject.id)
 
@@ -175,7 +175,7 @@ class Offsets:
         """A member that shares and is alone begins at an end of the subject."""
         if len(group.members) == 1:
             sequence = subject.earliest if end == EARLIEST else subject.high_watermark
-            done.changes.append((actions.SHARE, group.id, subject.id, sequence))
+            done.changes.append(actions.Share(group.id, subject.id, sequence))
             done.begun.append(subject.id)
 
     def _is_old(self, progress: Progress) -> bool:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 def mend(ledger: Ledger, subjects: Subjects) -> None:
     groups, known = ledger.groups, subjects.by_id
     gone = {sid for group in groups.by_id.values() for sid in group.progress if sid not in known}
-    ledger.append([(actions.GONE, sid) for sid in sorted(gone)])
+    ledger.append([actions.Gone(sid) for sid in sorted(gone)])
     for group in list(groups.by_id.values()):
         owners: set[int] = set()
         for member in list(group.members.values()):
@@ -55,7 +55,7 @@ def _release_unheld(ledger: Ledger, group: Group) -> None:
         for slot, log in list(progress.pull_logs.items()):
             owner = group.members.get(log.member_id)
             if owner is None or owner.holds.get(sid) != slot:
-                ledger.append([(actions.RELEASE, group.id, sid, slot)])
+                ledger.append([actions.Release(group.id, sid, slot)])
                 _tell(f"nobody holds slot {slot} of subject {sid}", group)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.core.delivery.actions import DROP
+from kumquat.core.delivery.actions import Drop
 from kumquat.gateway.groups.membership.protocol import LED
 from kumquat.gateway.handlers.common.lookup import find_partition
 from kumquat.gateway.net.dispatch import Refused, handles
@@ -52,7 +52,7 @@ async def offset_delete(session: Session, request: OffsetDeleteRequest) -> Offse
         topics.append(OffsetDeleteResponseTopic(topic.name, partitions))
     known = sorted(dropped & group.progress.keys())
     if known:
-        await broker.coordinator.change([(DROP, group.id, sid) for sid in known])
+        await broker.coordinator.change([Drop(group.id, sid) for sid in known])
     return OffsetDeleteResponse(topics=topics)
 
 

@@ -205,11 +205,11 @@ class Sharing:
         self._failing = False
         return True
 
-    def lease(self, pull: Action) -> bool:
+    def lease(self, pull: actions.Pull) -> bool:
         if not self.append([pull]):
             return False
         self.hand_outs += 1
-        self.messages += sum(size for _, size, _ in pull[5])
+        self.messages += sum(size for _, size, _ in pull.ranges)
         return True
 
     def rebalance(self, group: Group, subject: Subject, member_id: str) -> None:
@@ -225,7 +225,7 @@ class Sharing:
     def _pass_over(self, group: Group, subject: Subject, holes: list[tuple[int, int]]) -> bool:
         """Take back what was leased and is no message; whether there was any."""
         changes: list[Action] = [
-            (actions.HOLES, group.id, subject.id, first, size) for first, size in holes
+            actions.Holes(group.id, subject.id, first, size) for first, size in holes
         ]
         return bool(changes) and self.append(changes)
 
@@ -236,7 +236,7 @@ class Sharing:
                 *(group.name, size, subject.name, first, why),
             )
             self._lost += size
-        self.append([(actions.LOST, group.id, subject.id, gone.first, gone.size) for gone in lost])
+        self.append([actions.Lost(group.id, subject.id, gone.first, gone.size) for gone in lost])
 
     # --- news ------------------------------------------------------------------------------------
 
@@ -244,21 +244,20 @@ class Sharing:
         """Actions were applied, ours or the coordinator's."""
         self.policies.observe(changes, trio.current_time())
         for action in changes:
-            kind = action[0]
-            if kind == actions.ACK:
-                counter = self._counters.get((action[1], action[2]))
+            if isinstance(action, actions.Ack):
+                counter = self._counters.get((action.gid, action.sid))
                 if counter is not None:
                     counter.feed()
-            elif kind == actions.RELEASE:
-                self.readers.pop((action[2], action[3]), None)
-            elif kind in (actions.UNSHARE, actions.DROP):
-                self._counters.pop((action[1], action[2]), None)
-            elif kind == actions.FORGET:
-                self._drop([key for key in self._counters if key[0] == action[1]])
-            elif kind == actions.GONE:
-                self._drop([key for key in self._counters if key[1] == action[1]])
-                self.reader.forget(action[1])
-                for key in [key for key in self.readers if key[0] == action[1]]:
+            elif isinstance(action, actions.Release):
+                self.readers.pop((action.sid, action.slot), None)
+            elif isinstance(action, actions.Unshare | actions.Drop):
+                self._counters.pop((action.gid, action.sid), None)
+            elif isinstance(action, actions.Forget):
+                self._drop([key for key in self._counters if key[0] == action.gid])
+            elif isinstance(action, actions.Gone):
+                self._drop([key for key in self._counters if key[1] == action.sid])
+                self.reader.forget(action.sid)
+                for key in [key for key in self.readers if key[0] == action.sid]:
                     del self.readers[key]
 
     def _resume(self, group: Group, sid: int) -> None:

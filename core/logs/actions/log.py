@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 
 from kumquat.core.delivery import actions as kinds
-from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.actions import OF_NO_GROUP, Action
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.state import Group, Groups
 from kumquat.core.errors import KumquatError, StorageError
@@ -47,7 +47,6 @@ SEGMENT_BYTES = 16 << 20
 RESERVE_BYTES = 4 << 20
 ROLL_RETRY_MS = 1_000
 """How long a segment that could not be begun is not tried again."""
-_OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SILENT, kinds.SLOTS, kinds.STOPPED}
 _SUBJECTS_A_FRAME = 500
 
 
@@ -114,7 +113,7 @@ class ActionLog:
         """Blocks: say that the log was stopped, sync it, and close the files. No job may be under way."""
         with suppress(OSError, StorageError):
             if self.fenced is None:
-                self.append([(kinds.STOPPED,)])
+                self.append([kinds.Stopped()])
                 self.sync()
                 self.files.truncate(self._fd, self.active.end - self.active.base)
         for fd in [fd for fd, _ in self._rolled] + [self._fd, self._synced_file, self._folder]:
@@ -144,7 +143,7 @@ class ActionLog:
         return end
 
     def _count_pulled(self, actions: Sequence[Action]) -> int:
-        pulled = sum(sum(part[1] for part in a[5]) for a in actions if a[0] == kinds.PULL)
+        pulled = sum(sum(part[1] for part in a.ranges) for a in actions if type(a) is kinds.Pull)
         if pulled and self._pulled + self._pulled_syncing + pulled >= JUMP:
             raise StorageError(
                 f"{self._pulled + self._pulled_syncing} messages were handed out since the action log "
@@ -156,8 +155,8 @@ class ActionLog:
         """Groups that these actions name and of which the active segment knows nothing yet."""
         by_id, base, found = self.groups.by_id, self.active.base, []
         for action in actions:
-            if action[0] not in _OF_NO_GROUP:
-                group = by_id.get(action[1])
+            if type(action) not in OF_NO_GROUP:
+                group = by_id.get(action[0])  # type: ignore[arg-type,misc]
                 if group is not None and group.snapshot != base and group not in found:
                     found.append(group)
         return found
@@ -171,8 +170,8 @@ class ActionLog:
             except Exception as error:
                 error.add_note(f"action {action}")
                 wrong = wrong or error
-            if action[0] == kinds.GROUP and wrong is None:
-                self.groups.by_id[action[1]].snapshot = self.active.base
+            if type(action) is kinds.Group and wrong is None:
+                self.groups.by_id[action.gid].snapshot = self.active.base
         if wrong is not None:
             raise wrong
 
@@ -235,7 +234,7 @@ class ActionLog:
         """Begin a new segment. OSError leaves all as it was: its name is given to the file last, so that
         a segment that came to nothing is never taken for one."""
         new = ActionSegment(self.directory, self.written_end)
-        numbers = (kinds.NUMBERS, self.groups.next_id, self.groups.floor)
+        numbers = kinds.Numbers(self.groups.next_id, self.groups.floor)
         frame = pack_frame(SEGMENT_START, [numbers], new.base, self.synced_end, self.now_ms())
         unnamed = self.directory / UNNAMED
         fd = self.files.open(unnamed, create=True)

@@ -73,8 +73,9 @@ def unshare(ledger: Ledger, group: Group, sid: int) -> None:
     """On with plain offsets, from the lowest that is not acked, though some above are."""
     progress = group.progress[sid]
     lowest = progress.lowest_unacked()
-    again = progress.cursor - (lowest or 0) - progress.unacked
-    ledger.append([(actions.DROP, group.id, sid), (actions.COMMIT, group.id, sid, lowest, -1, "")])
+    assert lowest is not None, "it is shared"
+    again = progress.cursor - lowest - progress.unacked
+    ledger.append([actions.Drop(group.id, sid), actions.Commit(group.id, sid, lowest, -1, "")])
     logger.warning(
         "group %s no longer shares subject %d; %d acked messages come again",
         *(group.name, sid, again),
@@ -270,7 +271,7 @@ class Divisions:
                 unshare(self._ledger, group, sid)
                 division.reset_timers()
             elif step is CLOSING and not division.pull:
-                self._ledger.append([(actions.UNSHARE, group.id, sid)])
+                self._ledger.append([actions.Unshare(group.id, sid)])
                 division.reset_timers()
                 logger.info("group %s reads %s in order again", group.name, self._name(sid))
             else:
@@ -339,7 +340,7 @@ class Divisions:
                 subject.earliest - position,
             )
         cursor = max(subject.earliest, min(position, subject.high_watermark))
-        self._ledger.append([(actions.SHARE, group.id, sid, cursor)])
+        self._ledger.append([actions.Share(group.id, sid, cursor)])
         logger.info("group %s shares %s from %d on", group.name, subject.name, cursor)
 
     def _name(self, sid: int) -> str:

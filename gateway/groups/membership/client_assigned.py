@@ -182,7 +182,7 @@ class Led:
             self.leader = known.member.id
         if self.state is not STABLE or offered != old.protocols:
             return self._rejoin(known, caller, now)
-        gone = (actions.LEFT, self.roster.group.id, before)
+        gone = actions.Left(self.roster.group.id, before)
         self.members.ledger.append([gone, self._durable(known)])
         caller.bound[self.roster.group.name] = known.member.id
         self.members.touch(self.roster, known.member, now)
@@ -330,7 +330,7 @@ class Led:
         for known in self.participants.values():
             known.assignment = assignments.get(known.member.id, b"")
         group = self.roster.group
-        gone = [(actions.LEFT, group.id, m) for m in group.members if m not in self.participants]
+        gone = [actions.Left(group.id, m) for m in group.members if m not in self.participants]
         self.members.ledger.append([*gone, *map(self._durable, self.participants.values())])
         self.state = TRANSITIONS[self.state, SYNC]
         logger.info(
@@ -343,7 +343,7 @@ class Led:
                 known.sync.resolve(self._synced(known))
                 known.sync = None
 
-    def _durable(self, known: Participant) -> tuple[object, ...]:
+    def _durable(self, known: Participant) -> actions.Member:
         member = known.member
         member.generation = self.generation
         member.protocol_type, member.protocol = self.protocol_type, self.protocol
@@ -423,7 +423,7 @@ class Led:
         if member.instance_id and self.roster.instances.get(member.instance_id) == member.id:
             del self.roster.instances[member.instance_id]
         if member.id in group.members:
-            self.members.ledger.append([(actions.LEFT, group.id, member.id)])
+            self.members.ledger.append([actions.Left(group.id, member.id)])
         logger.info("member %s left group %s: %s", member.id, group.name, why)
 
     def _end(self, now: float) -> None:

@@ -233,7 +233,7 @@ class Members:
         """A sign of life."""
         if (roster.group.id, member.id) in self.ledger.groups.silent:
             with suppress(StorageError):  # it is written with the next one
-                self.ledger.append([(actions.HEARD, roster.group.id, member.id)])
+                self.ledger.append([actions.Heard(roster.group.id, member.id)])
         self.deadlines.set((SESSION, roster.group.id, member.id), now + member.session_ms / 1000)
 
     def resume_clock(self, roster: Roster, member: Member, now: float) -> None:
@@ -250,7 +250,7 @@ class Members:
         before = now if self._counted_silence_at is None else self._counted_silence_at
         passed = min(now - before, 2 * SILENCE_SECONDS)
         if passed > 0:
-            self.ledger.append([(actions.SILENT, round(passed * 1000))])
+            self.ledger.append([actions.Silent(round(passed * 1000))])
         self._counted_silence_at = now
         self.deadlines.set((SILENCE,), now + SILENCE_SECONDS)
 

@@ -66,8 +66,8 @@ class Simulation:
     def _append(self, changes: object) -> int:
         self.groups.now_ms = self.now_ms()
         for action in changes:  # type: ignore[attr-defined]
-            if action[0] == actions.DROP:
-                self._excuse(*action[1:])
+            if isinstance(action, actions.Drop):
+                self._excuse(*action)
             self.groups.apply(action)
             self.log.append(action)
             self.times.append(self.now_ms())
@@ -106,7 +106,7 @@ class Simulation:
         """As after kill -9."""
         groups = Groups()
         self.times += [self.now_ms()] * (len(self.log) + 1 - len(self.times))
-        self.log.append((actions.JUMP, JUMP))
+        self.log.append(actions.Jump(JUMP))
         for action, groups.now_ms in zip(self.log, self.times, strict=False):
             groups.apply(action)
         self._begin(groups)

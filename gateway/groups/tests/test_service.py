@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kumquat.core.delivery.actions import COMMIT
+from kumquat.core.delivery.actions import Commit
 from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, serve
 from kumquat.gateway.wire import (
     ApiVersionsRequest,
@@ -327,7 +327,7 @@ def test_a_commit_that_changes_nothing_is_not_written(tmp_path: Path) -> None:
             joined = await member(client)
             for _ in range(3):
                 assert code_of(await client.call(committing(joined, 7), 8)) == 0
-        assert [action[0] for action in seen].count(COMMIT) == 1
+        assert [type(action) for action in seen].count(Commit) == 1
 
     serve(check, tmp_path)
 
