@@ -20,7 +20,7 @@ from kumquat.core.complaints import Complaints
 from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
-from kumquat.gateway.groups.service import Coordination, limits
+from kumquat.gateway.groups.service import GroupService, limits
 from kumquat.gateway.net.limits import Room
 from kumquat.gateway.process.loop_watch import Lag
 from kumquat.gateway.sharing.service import Sharing
@@ -99,7 +99,7 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = log.cluster_id
         self.subjects = SubjectKeeper(log, registry, config.subject_defaults())
-        self.coordinator = Coordination(actions, log.subjects, registry, limits(config))
+        self.coordinator = GroupService(actions, log.subjects, registry, limits(config))
         self.subjects.before_created = self.coordinator.prepare_added
         self.subjects.on_created = self.coordinator.subject_added
         self.subjects.on_deleted = self.coordinator.subject_removed

@@ -27,7 +27,7 @@ from kumquat.gateway.groups.errors import (
 )
 from kumquat.gateway.groups.ledger import Ledger
 from kumquat.gateway.groups.membership.classic import Classic
-from kumquat.gateway.groups.membership.client_assigned import BARRIER, Led
+from kumquat.gateway.groups.membership.client_assigned import BARRIER, ClientAssigned
 from kumquat.gateway.groups.membership.consumer import Consumer
 from kumquat.gateway.groups.membership.members import (
     HOLD,
@@ -39,13 +39,13 @@ from kumquat.gateway.groups.membership.members import (
     Limits,
     Members,
     check_group_id,
-    is_led,
+    is_client_assigned,
 )
 from kumquat.gateway.groups.membership.protocol import CONSUMER, STANDARD, choose_standard
 from kumquat.gateway.groups.membership.roster import HELD, TAKE, Roster, Step, Ticket
 from kumquat.gateway.groups.membership.weight import Weight
 from kumquat.gateway.groups.offsets import Offsets
-from kumquat.gateway.groups.repair import mend
+from kumquat.gateway.groups.repair import repair
 from kumquat.gateway.wire import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -122,7 +122,7 @@ class Coordinator:
         if not request.protocol_type or not request.protocols:
             raise InconsistentGroupProtocol("a member has to offer a protocol")
         group = self.groups.by_name.get(request.group_id)
-        led = self._is_to_be_led(group, request)
+        client_assigned = self._is_client_assigned(group, request)
         self._check_member_id(group, request)
         if not request.member_id and request.group_instance_id is None and needs_id:
             prefix, session_ms = caller.client_id, request.session_timeout_ms
@@ -131,29 +131,31 @@ class Coordinator:
         self._weight.check_join(group, request, now)
         roster = self._members.roster(group or self._ledger.make_group(request.group_id))
         try:
-            if not led:
+            if not client_assigned:
                 return self._classic.join(roster, request, caller, now)
-            if roster.led is None:
+            if roster.client_assigned is None:
                 self._unshare(roster.group)
-                roster.led = Led(self._members, roster, request.protocol_type)
-            return roster.led.join(request, caller, now, can_skip=can_skip)
+                roster.client_assigned = ClientAssigned(
+                    self._members, roster, request.protocol_type
+                )
+            return roster.client_assigned.join(request, caller, now, can_skip=can_skip)
         finally:
             self._tidy(roster)
 
     def _joining(self, group: Group) -> Iterable[Participant]:
-        led = self.led(group)
-        return () if led is None else led.participants.values()
+        client_assigned = self.client_assigned(group)
+        return () if client_assigned is None else client_assigned.participants.values()
 
     def _tidy(self, roster: Roster) -> None:
         """A group that was made for a request that was refused goes again."""
-        if roster.led is not None and not roster.led.participants:
-            roster.led = None
+        if roster.client_assigned is not None and not roster.client_assigned.participants:
+            roster.client_assigned = None
         self._members.tidy(roster)
 
-    def _is_to_be_led(self, group: Group | None, request: JoinGroupRequest) -> bool:
-        led = self.led(group) if group is not None else None
-        if led is not None:
-            led.check_protocols(request)
+    def _is_client_assigned(self, group: Group | None, request: JoinGroupRequest) -> bool:
+        client_assigned = self.client_assigned(group) if group is not None else None
+        if client_assigned is not None:
+            client_assigned.check_protocols(request)
             return True
         standard = choose_standard(request.protocols) if request.protocol_type == CONSUMER else None
         if group is not None and group.members:
@@ -176,7 +178,8 @@ class Coordinator:
                 if known is not None and known != member_id:
                     raise FencedInstance(f"another one is {request.group_instance_id!r} now")
             if member_id in roster.presences or (
-                roster.led is not None and member_id in roster.led.participants
+                roster.client_assigned is not None
+                and member_id in roster.client_assigned.participants
             ):
                 return
         if member_id not in self._members.pending.get(request.group_id, ()):
@@ -185,16 +188,16 @@ class Coordinator:
     def sync(
         self, request: SyncGroupRequest, caller: Caller, now: float
     ) -> SyncGroupResponse | Ticket:
-        led = self._led(request.group_id)
-        if led is not None and request.assignments:
+        client_assigned = self._client_assigned(request.group_id)
+        if client_assigned is not None and request.assignments:
             self._weight.check_sync(self.groups.by_name[request.group_id], request, now)
-        return (led or self._classic).sync(request, caller, now)
+        return (client_assigned or self._classic).sync(request, caller, now)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: float) -> HeartbeatResponse:
-        led = self._led(request.group_id)
-        if led is None:
+        client_assigned = self._client_assigned(request.group_id)
+        if client_assigned is None:
             return self._classic.heartbeat(request, caller, now)
-        led.heartbeat(request, caller, now)
+        client_assigned.heartbeat(request, caller, now)
         return HeartbeatResponse()
 
     def leave(
@@ -212,9 +215,9 @@ class Coordinator:
             member_id = roster.instances.get(instance_id, "")
         if caller.bound.get(group_id) == member_id:
             del caller.bound[group_id]
-        if roster.led is not None:
-            roster.led.check_member(member_id, instance_id)
-            roster.led.remove(member_id, now, "it left")
+        if roster.client_assigned is not None:
+            roster.client_assigned.check_member(member_id, instance_id)
+            roster.client_assigned.remove(member_id, now, "it left")
         else:
             roster, member = self._members.find(group_id, member_id, instance_id)
             self._members.leave(roster, member, now, "it left")
@@ -222,14 +225,14 @@ class Coordinator:
     def _arrived(self, group_id: str, member_id: str, now: float) -> None:
         """An id that was given is no longer waited for."""
         self._members.arrived(group_id, member_id)
-        led = self._led(group_id)
-        if led is not None:
-            led.check_joined(now)
+        client_assigned = self._client_assigned(group_id)
+        if client_assigned is not None:
+            client_assigned.check_joined(now)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
     ) -> ConsumerGroupHeartbeatResponse:
-        if self._led(request.group_id) is not None:
+        if self._client_assigned(request.group_id) is not None:
             raise GroupIdNotFound(f"{request.group_id!r} is no group of consumers")
         if request.member_epoch == 0:
             self._weight.check_heartbeat(request, now)
@@ -240,13 +243,13 @@ class Coordinator:
             if group is not None and not group.members:
                 self._tidy(self._members.peek(group))
 
-    def _led(self, group_id: str) -> Led | None:
+    def _client_assigned(self, group_id: str) -> ClientAssigned | None:
         check_group_id(group_id)
         group = self.groups.by_name.get(group_id)
-        return None if group is None else self.led(group)
+        return None if group is None else self.client_assigned(group)
 
     def _unshare(self, group: Group) -> None:
-        """A led group reads plain offsets."""
+        """A client-assigned group reads plain offsets."""
         for sid, progress in list(group.progress.items()):
             if progress.shared:
                 unshare(self._ledger, group, sid)
@@ -284,11 +287,11 @@ class Coordinator:
             if key[2] in roster.divisions:
                 self._divisions.advance(roster, key[2], now)
                 self._members.tidy(roster)
-        elif roster.led is not None:
+        elif roster.client_assigned is not None:
             if kind == BARRIER:
-                roster.led.time_out(now)
+                roster.client_assigned.time_out(now)
             elif kind == SESSION:
-                roster.led.expire(key[2], now)
+                roster.client_assigned.expire(key[2], now)
         elif key[-1] in roster.presences:
             self._member_passed(kind, roster, key[2], now)
 
@@ -305,12 +308,12 @@ class Coordinator:
 
     def start(self, now: float) -> None:
         """Take over what the action log knows."""
-        mend(self._ledger, self._world.subjects)
+        repair(self._ledger, self._world.subjects)
         for group in list(self.groups.by_id.values()):
             shares = any(progress.shared for progress in group.progress.values())
-            if is_led(group):
+            if is_client_assigned(group):
                 roster = self._members.roster(group)
-                roster.led = Led.restored(self._members, roster, now)
+                roster.client_assigned = ClientAssigned.restored(self._members, roster, now)
             elif group.members or shares:
                 self._members.resume(self._members.roster(group), now)
         self._members.count_silence(now)
@@ -320,7 +323,7 @@ class Coordinator:
         count = 0
         for gid in group_ids:
             group = self.groups.by_id.get(gid)
-            if group is not None and self.led(group) is None:
+            if group is not None and self.client_assigned(group) is None:
                 count += self._expire(group)
         return count
 
@@ -385,6 +388,6 @@ class Coordinator:
         divisions = () if roster is None else roster.divisions.values()
         return next((division.reason for division in divisions if division.reason), "")
 
-    def led(self, group: Group) -> Led | None:
+    def client_assigned(self, group: Group) -> ClientAssigned | None:
         roster = self._members.rosters.get(group.id)
-        return None if roster is None else roster.led
+        return None if roster is None else roster.client_assigned

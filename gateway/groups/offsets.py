@@ -127,9 +127,9 @@ class Offsets:
             raise UnknownMember(f"group {request.group_id!r} has members: only they may commit")
         if group is None:
             raise IllegalGeneration(f"there is no group {request.group_id!r}")
-        led = self._members.peek(group).led
-        if led is not None:
-            led.check_commit(request, now)
+        client_assigned = self._members.peek(group).client_assigned
+        if client_assigned is not None:
+            client_assigned.check_commit(request, now)
             return None
         roster, member = self._members.find(
             request.group_id, request.member_id, request.group_instance_id
@@ -259,7 +259,7 @@ class Offsets:
         if presence is not None:
             presence.expecting.pop(sid, None)
             presence.grants.pop(sid, None)
-            presence.nets.pop(sid, None)
+            presence.replaced.pop(sid, None)
 
     def _could_be_sharing(
         self, roster: Roster, member: Member | None, sid: int, caller: Caller

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def mend(ledger: Ledger, subjects: Subjects) -> None:
+def repair(ledger: Ledger, subjects: Subjects) -> None:
     groups, known = ledger.groups, subjects.by_id
     gone = {sid for group in groups.by_id.values() for sid in group.progress if sid not in known}
     ledger.append([actions.Gone(sid) for sid in sorted(gone)])

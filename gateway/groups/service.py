@@ -76,13 +76,13 @@ PARTITIONS_AT_A_TIME = 200
 """Of a commit, in one step of the event loop: some 2 ms."""
 
 
-class HandOut(Enum):
+class Allowed(Enum):
     ALL = "all"
     AGAIN = "what waits to be delivered again, nothing new"
     NOTHING = "nothing"
 
 
-HAND_OUTS = {Step.SHARING: HandOut.ALL, Step.DRAINING: HandOut.AGAIN}
+ALLOWED = {Step.SHARING: Allowed.ALL, Step.DRAINING: Allowed.AGAIN}
 
 
 def limits(config: BrokerConfig) -> Limits:
@@ -98,7 +98,7 @@ def limits(config: BrokerConfig) -> Limits:
     )
 
 
-class Coordination:
+class GroupService:
     def __init__(
         self, actions: ActionService, subjects: Subjects, registry: Registry, limits: Limits
     ) -> None:
@@ -339,15 +339,15 @@ class Coordination:
     def subscribers(self, group: Group, sid: int) -> int:
         return self._core.sharers(group, sid)
 
-    def hand_outs(self, group: Group, sid: int) -> HandOut:
+    def hand_outs(self, group: Group, sid: int) -> Allowed:
         step = self._core.step(group, sid)
-        return HandOut.NOTHING if step is None else HAND_OUTS.get(step, HandOut.NOTHING)
+        return Allowed.NOTHING if step is None else ALLOWED.get(step, Allowed.NOTHING)
 
     def state(self, group: Group) -> str:
         """What Kafka calls it: Empty, PreparingRebalance, CompletingRebalance, Stable."""
-        led = self._core.led(group)
-        if led is not None:
-            return led.state.value
+        client_assigned = self._core.client_assigned(group)
+        if client_assigned is not None:
+            return client_assigned.state.value
         return "Stable" if group.members else "Empty"
 
     def why_exclusive(self, group: Group) -> str:

@@ -16,9 +16,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kumquat.gateway.groups.membership.protocol import (
+    CLIENT_ASSIGNED,
     CONSUMER,
     KIP_848,
-    LED,
     assignment_bytes,
     unpack,
 )
@@ -98,6 +98,6 @@ def shown(broker: Broker, member: Member, fronts: Mapping[int, str]) -> list[Sub
 
 def assignment(broker: Broker, member: Member, fronts: Mapping[int, str]) -> bytes:
     """With what a member is listed, as classic members are told it."""
-    if member.kind == LED:
+    if member.kind == CLIENT_ASSIGNED:
         return unpack(member.assignment)
     return assignment_bytes(subject.name for subject in shown(broker, member, fronts))

@@ -1,8 +1,8 @@
 """Where the members of a group wait for messages of one subject, and are given them.
 
-News (messages, a release, an ack that opens a window) are looked at once for all who wait: leases go to
-those who have been idle longest, for as long as there are messages, and only who was given something is
-woken. It leaves the counter with that, so nobody gets seconds before the others had firsts.
+When there is news (messages, a release, an ack that makes room) everybody who waits is looked at once.
+Leases go first to those who have been idle longest, as long as there are messages. Only a member that was
+given something is woken, and then it no longer waits: nobody gets a second lease before each has had one.
 
 A hand-out from the cursor ends with a batch of the producer's where that costs it no more than half: then
 nothing has to be cut.
@@ -24,7 +24,7 @@ from kumquat.core.delivery.engine import hand_out, missed, overtaken, pull_actio
 from kumquat.core.delivery.policy import waiting
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.errors import CorruptMessage, WouldBlock
-from kumquat.gateway.groups.service import HandOut
+from kumquat.gateway.groups.service import Allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,20 +43,20 @@ logger = logging.getLogger(__name__)
 class Waiter:
     """A Fetch that found nothing in a pull log."""
 
-    __slots__ = ("counter", "idle_since", "limit", "log", "looked", "seen", "wake")
+    __slots__ = ("hand_outs", "idle_since", "limit", "log", "looked", "seen", "wake")
 
-    def __init__(self, counter: Counter, log: PullLog, limit: int) -> None:
-        self.counter = counter
+    def __init__(self, hand_outs: HandOuts, log: PullLog, limit: int) -> None:
+        self.hand_outs = hand_outs
         self.log = log
         self.limit = limit
-        self.seen = counter.news
+        self.seen = hand_outs.news
         """The news that it is known to get nothing from."""
         self.idle_since = inf
         self.looked = -inf
         self.wake: Callable[[], None] | None = None
 
 
-class Counter:
+class HandOuts:
     def __init__(self, sharing: Sharing, group: Group, subject: Subject) -> None:
         self.group = group
         self._subject = subject
@@ -165,7 +165,7 @@ class Counter:
         if progress is None:
             return False
         allowed = sharing.coordinator.hand_outs(self.group, subject.id)
-        if allowed is HandOut.NOTHING:
+        if allowed is Allowed.NOTHING:
             return False
         if subject.earliest != self._earliest or progress.redelivery.total:
             self._expire(progress)
@@ -178,7 +178,7 @@ class Counter:
             log,
             self._policy,
             earliest=subject.earliest,
-            high_watermark=subject.high_watermark if allowed is HandOut.ALL else progress.cursor,
+            high_watermark=subject.high_watermark if allowed is Allowed.ALL else progress.cursor,
             sharers=len(progress.pull_logs),
             max_records=min(most, sharing.reader.fits(subject, limit)),
             now=now,

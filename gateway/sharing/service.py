@@ -6,8 +6,8 @@ written to the action log (and need not be synced), and served. The answer never
 nobody has, or that was taken away, gets nothing after its wait, and the member's heartbeat tells it to
 rejoin.
 
-Who finds nothing waits at the *counter* of its group and subject (sharing/hand_outs.py), which hands
-out by itself when there is news, and wakes only whom it has given something.
+A Fetch that finds nothing waits in the HandOuts of its group and subject (sharing/hand_outs.py). It hands
+out when there is news, and wakes only those that it has given something.
 
 Retention may overtake a group, and a disk may rot. What is gone is skipped, counted and said loudly;
 nobody gets an error for it. What cannot be read for now (StorageError) is not gone: nothing is written,
@@ -29,7 +29,7 @@ from kumquat.core.delivery.engine import leases_from, owns
 from kumquat.core.delivery.policy import Policies, waiting
 from kumquat.core.delivery.progress import pull_offset, split_offset
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
-from kumquat.gateway.sharing.hand_outs import Counter, Waiter
+from kumquat.gateway.sharing.hand_outs import HandOuts, Waiter
 from kumquat.gateway.sharing.lease_reader import UNREADABLE, LeaseReader, Loading
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kumquat.core.logs.actions.service import ActionService
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.groups.service import Coordination
+    from kumquat.gateway.groups.service import GroupService
     from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.sharing.lease_reader import Lost
 
@@ -83,7 +83,7 @@ class SharingStatistics:
 
 class Sharing:
     def __init__(
-        self, actions: ActionService, log: MessageService, coordinator: Coordination
+        self, actions: ActionService, log: MessageService, coordinator: GroupService
     ) -> None:
         self._groups = actions.groups
         self._actions = actions
@@ -91,7 +91,7 @@ class Sharing:
         self.coordinator = coordinator
         self.policies = Policies(self._groups)
         self.reader = LeaseReader(log)
-        self._counters: dict[tuple[int, int], Counter] = {}
+        self._by_pair: dict[tuple[int, int], HandOuts] = {}
         self.readers: dict[tuple[int, int], Reading] = {}
         """By subject and slot: see askers.py."""
         self.hand_outs = self.messages = self.expired = self.rebalances = 0
@@ -104,7 +104,7 @@ class Sharing:
     # --- reading ---------------------------------------------------------------------------------
 
     async def read(self, subject: Subject, offset: int, limit: int, first: bool) -> Shared:
-        """`first`: at least one batch, though it be larger than the limit."""
+        """`first`: at least one batch, even if it is larger than the limit."""
         slot, pull = split_offset(offset)
         owner = self._groups.slots.get(subject.id, NO_SLOTS).get(slot)
         if owner is None or not owns(owner[1], pull):
@@ -115,7 +115,7 @@ class Sharing:
             return self._nothing(group, log, subject, offset, limit)
         leases = leases_from(log, pull)
         self._served_again += 1 if leases else 0
-        while leases or self._counter(group, subject).give(log, limit):
+        while leases or self._hand_outs_of(group, subject).give(log, limit):
             loading = Loading(self.reader, subject, slot, leases or leases_from(log, pull), limit)
             try:
                 loading.run()
@@ -161,7 +161,7 @@ class Sharing:
     def _nothing(
         self, group: Group, log: PullLog, subject: Subject, offset: int, limit: int
     ) -> Shared:
-        waiter = Waiter(self._counter(group, subject), log, limit)
+        waiter = Waiter(self._hand_outs_of(group, subject), log, limit)
         end = max(offset, self._end(group, log, subject))
         return Shared([], 0, end, min(offset, pull_offset(log.slot, log.acked)), waiter)
 
@@ -176,20 +176,20 @@ class Sharing:
         """Until there may be something for one of these, or the deadline."""
         woken = trio.Event()
         for waiter in waiters:
-            waiter.counter.enter(waiter, woken.set)
+            waiter.hand_outs.enter(waiter, woken.set)
         try:
             while not woken.is_set():
-                looks = [(w.counter.next_look(w), w) for w in waiters]
+                looks = [(w.hand_outs.next_look(w), w) for w in waiters]
                 again = min([deadline, *(when for when, _ in looks)])
                 await self.log.wait_for_data(plain, again, woken)
                 if woken.is_set() or again >= deadline:
                     return
                 for when, waiter in looks:
                     if when <= again:
-                        waiter.counter.look_again(waiter)
+                        waiter.hand_outs.look_again(waiter)
         finally:
             for waiter in waiters:
-                waiter.counter.leave(waiter)
+                waiter.hand_outs.leave(waiter)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -245,40 +245,40 @@ class Sharing:
         self.policies.observe(changes, trio.current_time())
         for action in changes:
             if isinstance(action, actions.Ack):
-                counter = self._counters.get((action.gid, action.sid))
-                if counter is not None:
-                    counter.feed()
+                hand_outs = self._by_pair.get((action.gid, action.sid))
+                if hand_outs is not None:
+                    hand_outs.feed()
             elif isinstance(action, actions.Release):
                 self.readers.pop((action.sid, action.slot), None)
             elif isinstance(action, actions.Unshare | actions.Drop):
-                self._counters.pop((action.gid, action.sid), None)
+                self._by_pair.pop((action.gid, action.sid), None)
             elif isinstance(action, actions.Forget):
-                self._drop([key for key in self._counters if key[0] == action.gid])
+                self._drop([key for key in self._by_pair if key[0] == action.gid])
             elif isinstance(action, actions.Gone):
-                self._drop([key for key in self._counters if key[1] == action.sid])
+                self._drop([key for key in self._by_pair if key[1] == action.sid])
                 self.reader.forget(action.sid)
                 for key in [key for key in self.readers if key[0] == action.sid]:
                     del self.readers[key]
 
     def _resume(self, group: Group, sid: int) -> None:
         """More may be handed out than before: something was released, or is no longer held back."""
-        counter = self._counters.get((group.id, sid))
-        if counter is not None:
-            counter.feed()
+        hand_outs = self._by_pair.get((group.id, sid))
+        if hand_outs is not None:
+            hand_outs.feed()
 
-    def _counter(self, group: Group, subject: Subject) -> Counter:
-        counter = self._counters.get((group.id, subject.id))
-        if counter is None or counter.group is not group:
-            counter = self._counters[group.id, subject.id] = Counter(self, group, subject)
-        return counter
+    def _hand_outs_of(self, group: Group, subject: Subject) -> HandOuts:
+        hand_outs = self._by_pair.get((group.id, subject.id))
+        if hand_outs is None or hand_outs.group is not group:
+            hand_outs = self._by_pair[group.id, subject.id] = HandOuts(self, group, subject)
+        return hand_outs
 
     def _drop(self, keys: Sequence[tuple[int, int]]) -> None:
         for key in keys:
-            del self._counters[key]
+            del self._by_pair[key]
 
     def statistics(self) -> SharingStatistics:
         return SharingStatistics(
-            waiting=sum(counter.waiting for counter in self._counters.values()),
+            waiting=sum(hand_outs.waiting for hand_outs in self._by_pair.values()),
             hand_outs=self.hand_outs,
             messages=self.messages,
             served_again=self._served_again,

@@ -409,6 +409,8 @@ def loses_what_was_leased(self: Progress, slot: int) -> PullLog:
     ],
 )
 def test_a_broken_engine_is_caught(owner: object, name: str, broken: object) -> None:
-    settings_ = settings(FEW, max_examples=800, report_multiple_bugs=False, phases=[Phase.generate])
+    settings_ = settings(
+        FEW, max_examples=4000, report_multiple_bugs=False, phases=[Phase.generate]
+    )
     with mock.patch.object(owner, name, broken), pytest.raises(AssertionError):
         run_state_machine_as_test(EngineMachine, settings=settings_)

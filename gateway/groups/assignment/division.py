@@ -113,7 +113,7 @@ class Divisions:
             return division.owner == presence.id
         if division.step not in PULLING:
             return False
-        return presence.bears or self._world.mode(roster.group.name, sid) == SHARED
+        return presence.can_share or self._world.mode(roster.group.name, sid) == SHARED
 
     def awaits(self, roster: Roster, presence: Presence) -> bool:
         """Whether it may soon take up a subject that is being taken away from others."""
@@ -189,17 +189,17 @@ class Divisions:
             roster.divisions[sid].unsubscribe(presence.id)
         for sid in topics - before:
             roster.division(sid).subscribers[presence.id] = presence
-            self.count_stranger(roster, sid, presence)
+            self.count_non_sharer(roster, sid, presence)
         return before ^ topics
 
     @staticmethod
-    def count_stranger(roster: Roster, sid: int, presence: Presence) -> None:
+    def count_non_sharer(roster: Roster, sid: int, presence: Presence) -> None:
         """Whether a subscriber is known to bear sharing may have changed."""
-        strangers = roster.divisions[sid].strangers
-        if presence.bears:
-            strangers.pop(presence.id, None)
+        non_sharers = roster.divisions[sid].non_sharers
+        if presence.can_share:
+            non_sharers.pop(presence.id, None)
         else:
-            strangers[presence.id] = presence
+            non_sharers[presence.id] = presence
 
     def subscribe(self, roster: Roster, presence: Presence, topics: set[int], now: float) -> None:
         """Likewise, and what comes of it."""
@@ -248,10 +248,10 @@ class Divisions:
         for member_id in {*division.subscribers, *division.plain, *division.pull}:
             presence = roster.presences[member_id]
             presence.topics.discard(sid)
-            for record in (presence.phases, presence.expecting, presence.grants, presence.nets):
+            for record in (presence.phases, presence.expecting, presence.grants, presence.replaced):
                 record.pop(sid, None)
             if member_id in division.plain or member_id in division.pull:
-                presence.nudged = True
+                presence.must_rejoin = True
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class Divisions:
             step = decide(want_pull, progress, division)
             if step is OPENING and not division.plain:
                 self._share(group, sid, progress)
-            elif step is DRAINING and division.has_only_strangers:
+            elif step is DRAINING and division.has_only_non_sharers:
                 unshare(self._ledger, group, sid)
                 division.reset_timers()
             elif step is CLOSING and not division.pull:

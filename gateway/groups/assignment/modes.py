@@ -68,7 +68,7 @@ class Modes:
         shared = progress is not None and progress.shared
         several = len(division.subscribers) > 1
         self._explain(roster, division, sid, matters=several or shared)
-        may_share = several and not division.strangers
+        may_share = several and not division.non_sharers
         if progress is None or not shared:
             committed = progress is not None and progress.committed
             self._ask_owner(roster, division, several=may_share, committed=committed)
@@ -81,7 +81,7 @@ class Modes:
     def _explain(self, roster: Roster, division: Division, sid: int, *, matters: bool) -> None:
         """Say once why a group does not share that otherwise would."""
         division.reason = ""
-        stranger = next(iter(division.strangers), None)
+        stranger = next(iter(division.non_sharers), None)
         if stranger is None or not matters:
             return
         software = roster.group.members[stranger].software or UNNAMED
@@ -105,17 +105,17 @@ class Modes:
         for member_id in division.plain:
             presence = roster.presences[member_id]
             if presence.manner != KIP_848:
-                presence.nudged = division.asked = True
+                presence.must_rejoin = division.asked = True
                 division.awaited = member_id
 
     def _stays_shared(self, roster: Roster, sid: int, progress: Progress, now: float) -> bool:
-        """With at most one subscriber, or with strangers."""
+        """With at most one subscriber, or with one whose client is not known to share."""
         division, key = roster.divisions[sid], (TIMER, roster.group.id, sid)
-        if division.lonely_since is None:
-            division.lonely_since = now
+        if division.below_two_since is None:
+            division.below_two_since = now
         after = self._world.config(roster.group.name).auto_exclusive_after_ms / 1000
-        due = division.lonely_since + after * division.patience
-        if now < due and not (division.strangers and division.patience == 1):
+        due = division.below_two_since + after * division.patience
+        if now < due and not (division.non_sharers and division.patience == 1):
             self._deadlines.set(key, due)
             return True
         if progress.settled:
@@ -127,7 +127,7 @@ class Modes:
         if now < division.drain_until:
             self._deadlines.set(key, division.drain_until)
             return False
-        division.drain_until, division.lonely_since = None, now
+        division.drain_until, division.below_two_since = None, now
         division.patience = min(division.patience * 2, MAX_PATIENCE)
         self._deadlines.set(key, now + after * division.patience)
         return True

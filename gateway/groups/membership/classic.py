@@ -11,8 +11,8 @@ most for MAX_HOLD seconds and the member's rebalance time-out, and only if the j
 would lie idle.
 
 The safety net: a member that was given a pull log and never asks OffsetFetch for it reads at a position
-of its own. Having sent NET_BEATS heartbeats in NET_SECONDS, it is made to let go and is given a new
-one, each time with twice the patience, MAX_NETS times: an application that always seeks never asks.
+of its own. Having sent UNASKED_BEATS heartbeats in UNASKED_SECONDS, it is made to let go and is given a new
+one, each time with twice the patience, MAX_REPLACED times: an application that always seeks never asks.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
 LEADER = "kumquat"
 MAX_HOLD = 30.0
 TOLD_SECONDS = 3.0
-NET_BEATS = 3
-NET_SECONDS = 10.0
-MAX_NETS = 4
+UNASKED_BEATS = 3
+UNASKED_SECONDS = 10.0
+MAX_REPLACED = 4
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Classic:
 
     def _subscription(self, request: JoinGroupRequest) -> Subscription:
         chosen = choose_standard(request.protocols)
-        assert chosen is not None, "others are led"
+        assert chosen is not None, "others are client-assigned"
         try:
             return read_subscription(chosen.metadata)
         except WireError as error:
@@ -242,7 +242,7 @@ class Classic:
 
     def _answer(self, roster: Roster, presence: Presence, now: float) -> JoinGroupResponse:
         member = roster.group.members[presence.id]
-        presence.syncing, presence.nudged = True, False
+        presence.syncing, presence.must_rejoin = True, False
         self._members.expect(roster, member, now)
         return JoinGroupResponse(
             generation_id=member.generation,
@@ -296,7 +296,7 @@ class Classic:
 
     def _should_come(self, roster: Roster, presence: Presence, now: float) -> bool:
         phases = presence.phases.values()
-        if presence.nudged or TAKING in phases:
+        if presence.must_rejoin or TAKING in phases:
             return True
         if TOLD in phases and now - presence.told_at > TOLD_SECONDS:
             return True
@@ -344,13 +344,16 @@ def beat(members: Members, roster: Roster, presence: Presence, caller: Caller, n
             presence.expecting[sid] = beats - 1
     for sid, grant in list(presence.grants.items()):
         grant.beats += 1
-        nets = presence.nets.get(sid, 0)
-        if grant.beats < NET_BEATS or now - grant.at < NET_SECONDS * 2**nets:
+        replaced = presence.replaced.get(sid, 0)
+        if grant.beats < UNASKED_BEATS or now - grant.at < UNASKED_SECONDS * 2**replaced:
             continue
         del presence.grants[sid]
-        if nets >= MAX_NETS or members.divisions.phase(roster, presence, sid) not in HOLDING:
+        if (
+            replaced >= MAX_REPLACED
+            or members.divisions.phase(roster, presence, sid) not in HOLDING
+        ):
             continue
-        presence.nets[sid] = nets + 1
+        presence.replaced[sid] = replaced + 1
         logger.warning(
             "member %s of group %s never asked where to begin: it is given its subject again",
             presence.id,

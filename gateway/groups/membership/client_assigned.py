@@ -44,7 +44,7 @@ from kumquat.gateway.groups.membership.client_assigned_states import (
     State,
 )
 from kumquat.gateway.groups.membership.members import SESSION, new_member_id
-from kumquat.gateway.groups.membership.protocol import LED, pack, unpack
+from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED, pack, unpack
 from kumquat.gateway.groups.membership.roster import Roster, Ticket
 from kumquat.gateway.wire import (
     HeartbeatRequest,
@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Led:
+class ClientAssigned:
     members: Members
     roster: Roster
     protocol_type: str
@@ -82,22 +82,22 @@ class Led:
     # --- starting --------------------------------------------------------------------------------
 
     @classmethod
-    def restored(cls, members: Members, roster: Roster, now: float) -> Led:
+    def restored(cls, members: Members, roster: Roster, now: float) -> ClientAssigned:
         """As it was when the broker stopped."""
         group = roster.group
         first = next(iter(group.members.values()))
-        led = cls(members, roster, first.protocol_type, STABLE, group.generation)
+        restored = cls(members, roster, first.protocol_type, STABLE, group.generation)
         for member in group.members.values():
             offered = {member.protocol: unpack(member.metadata)}
             joined = Participant(member, offered, synced=True, assignment=unpack(member.assignment))
-            led.participants[member.id] = joined
-            led.protocol = member.protocol
+            restored.participants[member.id] = joined
+            restored.protocol = member.protocol
             if member.leader:
-                led.leader = member.id
+                restored.leader = member.id
             if member.instance_id is not None:
                 roster.instances[member.instance_id] = member.id
             members.resume_clock(roster, member, now)
-        return led
+        return restored
 
     # --- JoinGroup -------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Led:
         member = Member(
             id=request.member_id or new_member_id(request.group_instance_id or caller.client_id),
             generation=0,
-            kind=LED,
+            kind=CLIENT_ASSIGNED,
             client_id=caller.client_id,
             host=caller.host,
             session_ms=request.session_timeout_ms,
@@ -177,8 +177,8 @@ class Led:
         self.members.deadlines.drop((SESSION, self.roster.group.id, before))
         known = self._enter(request, offered, caller)
         known.assignment, known.synced = old.assignment, old.synced
-        led = self.leader == before
-        if led:
+        was_leader = self.leader == before
+        if was_leader:
             self.leader = known.member.id
         if self.state is not STABLE or offered != old.protocols:
             return self._rejoin(known, caller, now)
@@ -187,9 +187,9 @@ class Led:
         caller.bound[self.roster.group.name] = known.member.id
         self.members.touch(self.roster, known.member, now)
         answer = self._joined(known)
-        if led and can_skip:
+        if was_leader and can_skip:
             answer.skip_assignment = True
-        elif led:  # it may not assign: nobody else would ask for what it says
+        elif was_leader:  # it may not assign: nobody else would ask for what it says
             answer.leader, answer.members = before, []
         return answer
 
@@ -431,7 +431,7 @@ class Led:
         if self.state is not EMPTY:
             self.state = TRANSITIONS[self.state, LAST]
         self.members.deadlines.drop((BARRIER, self.roster.group.id))
-        self.roster.led = None
+        self.roster.client_assigned = None
         self.members.tidy(self.roster)
 
     @staticmethod

@@ -246,7 +246,7 @@ class Consumer:
         if told != presence.told or full:
             fresh = told - (presence.told or frozenset())
             presence.expecting.update({sid: BELIEVED_BEATS for sid in fresh if member.holds[sid]})
-            presence.told, presence.nudged = told, False
+            presence.told, presence.must_rejoin = told, False
             response.assignment = self._assignment(told)
         return response
 

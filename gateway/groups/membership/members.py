@@ -26,7 +26,7 @@ from kumquat.core.errors import StorageError
 from kumquat.gateway.groups.assignment.pattern import Patterns
 from kumquat.gateway.groups.assignment.sharers import UNNAMED, may_share
 from kumquat.gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
-from kumquat.gateway.groups.membership.protocol import EAGER, LED, manner_of
+from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED, EAGER, manner_of
 from kumquat.gateway.groups.membership.roster import Phase, Presence, Roster
 from kumquat.gateway.groups.membership.weight import MAX_CLIENT_ID
 
@@ -133,7 +133,7 @@ class Members:
 
     def is_empty(self, group: Group) -> bool:
         """Nobody is in it; nor is anybody about to be, where a client assigns."""
-        return not group.members and self.peek(group).led is None
+        return not group.members and self.peek(group).client_assigned is None
 
     def find(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Roster, Member]:
         """A member of a served group, by what a request says of it."""
@@ -163,7 +163,7 @@ class Members:
         self.ledger.put(roster.group, member)
         self.arrived(roster.group.name, member.id)
         manner = manner_of(member.kind, member.software)
-        presence = Presence(member.id, manner, bears=may_share(member.software))
+        presence = Presence(member.id, manner, can_share=may_share(member.software))
         roster.presences[member.id] = presence
         if member.instance_id is not None:
             roster.instances[member.instance_id] = member.id
@@ -208,10 +208,10 @@ class Members:
     def _restored(member: Member) -> Presence:
         """Where it was stored before clients were told apart, who shares may go on; it is asked to rejoin,
         and says then what it is."""
-        presence = Presence(member.id, member.kind, bears=may_share(member.software))
+        presence = Presence(member.id, member.kind, can_share=may_share(member.software))
         if not member.software:
-            presence.bears = any(member.holds.values())
-            presence.nudged = True
+            presence.can_share = any(member.holds.values())
+            presence.must_rejoin = True
         return presence
 
     def recognise(self, roster: Roster, presence: Presence, software: str, now: float) -> None:
@@ -223,10 +223,10 @@ class Members:
         if software != member.software:
             self.ledger.put(roster.group, member, software=software)
         presence.manner = manner_of(member.kind, software)
-        if presence.bears != may_share(software):
-            presence.bears = not presence.bears
+        if presence.can_share != may_share(software):
+            presence.can_share = not presence.can_share
             for sid in presence.topics:
-                self.divisions.count_stranger(roster, sid, presence)
+                self.divisions.count_non_sharer(roster, sid, presence)
                 self.divisions.advance(roster, sid, now)
 
     def touch(self, roster: Roster, member: Member, now: float) -> None:
@@ -349,7 +349,7 @@ class Members:
     def tidy(self, roster: Roster) -> None:
         """Forget what nobody needs of a group without members. What it shares has a timer to watch."""
         group = roster.group
-        if group.members or roster.led is not None:
+        if group.members or roster.client_assigned is not None:
             return
         self.ledger.forget_if_unused(group)
         if not any(progress.shared for progress in group.progress.values()):
@@ -368,5 +368,5 @@ class Members:
                 del self._by_topic[name]
 
 
-def is_led(group: Group) -> bool:
-    return any(member.kind == LED for member in group.members.values())
+def is_client_assigned(group: Group) -> bool:
+    return any(member.kind == CLIENT_ASSIGNED for member in group.members.values())

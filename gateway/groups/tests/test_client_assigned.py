@@ -140,8 +140,8 @@ class Worker:
 
 def state(world: Simulation) -> State | None:
     group = world.groups.by_name.get(GROUP)
-    led = world.coordinator.led(group) if group is not None else None
-    return None if led is None else led.state
+    client_assigned = world.coordinator.client_assigned(group) if group is not None else None
+    return None if client_assigned is None else client_assigned.state
 
 
 def working(*workers: Worker) -> None:
