@@ -99,12 +99,14 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = log.cluster_id
         self.subjects = SubjectKeeper(log, registry, config.subject_defaults())
-        self.coordinator = GroupService(actions, log.subjects, registry, limits(config))
+        self.sharing = Sharing(actions, log, registry.group_config)
+        self.coordinator = GroupService(
+            actions, self.sharing, log.subjects, registry, limits(config)
+        )
         self.subjects.before_created = self.coordinator.prepare_added
         self.subjects.on_created = self.coordinator.subject_added
         self.subjects.on_deleted = self.coordinator.subject_removed
         self.subjects.count_pending = self._count_pending
-        self.sharing = Sharing(actions, log, self.coordinator)
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
         self.refusals = Complaints(logger)
@@ -188,7 +190,7 @@ class Broker:
             log=self.log.statistics(),
             delay=self.delay.statistics(),
             groups=self.actions.statistics(),
-            sharing=self.sharing.statistics(),
+            sharing=self.sharing.statistics(self.coordinator.exclusive()),
             loop=self.lag.statistics(),
         )
 

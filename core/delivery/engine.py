@@ -20,11 +20,21 @@ left.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.policy import SharePolicy, waiting
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import Group, Groups, Lease, Progress, PullLog
+
+
+class Allowed(Enum):
+    """What may be handed out of a subject to a group: the gateway's groups decide it."""
+
+    ALL = "all"
+    AGAIN = "what waits to be delivered again, nothing new"
+    NOTHING = "nothing"
+
 
 MOST_RANGES = 64
 """In one hand-out: each must be looked up and cut on its own."""

@@ -58,6 +58,8 @@ class Lease(NamedTuple):
 
 class PullLog:
     __slots__ = ("acked", "begin", "gaps", "leases", "member_id", "next", "slot", "unacked")
+    KEPT = ("gaps", "leases")
+    """Containers that change in place: see undo.py."""
 
     def __init__(self, slot: int, member_id: str, pull: int) -> None:
         self.slot = slot
@@ -137,6 +139,7 @@ class Progress:
         "redelivery",
         "shared",
     )
+    KEPT = ("pull_logs", "redelivery")
 
     def __init__(self) -> None:
         self.position: int | None = None

@@ -88,13 +88,14 @@ class Commit:
 class Offsets:
     def __init__(self, members: Members) -> None:
         self._members = members
+        self._draft = members.draft
 
     # --- commits ---------------------------------------------------------------------------------
 
     def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
         """A code per partition, in the order of the request. GroupError: for all of it."""
         check_group_id(request.group_id, may_be_empty=True)
-        group = self._members.ledger.groups.by_name.get(request.group_id)
+        group = self._draft.groups.by_name.get(request.group_id)
         member = self._committer(group, request, caller, now)
         done = Commit()
         for topic in request.topics:
@@ -103,17 +104,20 @@ class Offsets:
                 code = _refusal(subject, asked)
                 done.codes.append(code)
                 if subject is not None and not code:
-                    group = group or self._members.ledger.make_group(request.group_id)
+                    group = group or self._draft.make_group(request.group_id)
                     self._commit_one(done, group, member, subject, asked)
         if group is None:
             return done.codes
-        self._members.ledger.append(done.changes)
         for sid in done.begun:
-            self._members.world.changed(group, sid)
+            self._draft.touch(group.id, sid)
         roster = self._members.rosters.get(group.id)
-        if roster is not None:
-            for sid in roster.divisions.keys() & done.touched:
-                self._members.divisions.advance(roster, sid, now)
+        touched = done.touched & roster.divisions.keys() if roster is not None else ()
+        if roster is None or not touched:
+            self._draft.append_last(done.changes)
+            return done.codes
+        self._draft.append(done.changes)
+        for sid in touched:
+            self._members.divisions.advance(roster, sid, now)
         return done.codes
 
     def _committer(
@@ -138,7 +142,7 @@ class Offsets:
             if member.kind == KIP_848:
                 raise StaleMemberEpoch(f"the epoch is {member.generation}")
             raise IllegalGeneration(f"the generation is {member.generation}")
-        caller.bound[request.group_id] = member.id
+        self._members.bind(caller, roster, member.id)
         if member.kind != KIP_848:
             self._members.touch(roster, member, now)
         return member
@@ -203,7 +207,7 @@ class Offsets:
     ) -> list[Position]:
         """Positions in the order asked; `topics` None: all that there are. GroupError: for all of it."""
         check_group_id(group_id, may_be_empty=True)
-        group = self._members.ledger.groups.by_name.get(group_id)
+        group = self._draft.groups.by_name.get(group_id)
         if group is None:
             return [Position(topic, index) for topic, indexes in topics or () for index in indexes]
         roster = self._members.peek(group)

@@ -103,7 +103,12 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
             break
         if not answer.overtaken():
             with session.long_poll():
-                await broker.sharing.wait(list(answer.awaited), answer.waiters, deadline)
+                await broker.sharing.wait(
+                    list(answer.awaited),
+                    answer.waiters,
+                    deadline,
+                    broker.coordinator.request_rebalance,
+                )
     return FetchResponse(responses=answer.topics)
 
 

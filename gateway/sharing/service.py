@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
 from kumquat.core.complaints import Complaints
 from kumquat.core.delivery import actions
-from kumquat.core.delivery.engine import leases_from, owns
+from kumquat.core.delivery.engine import Allowed, leases_from, owns
 from kumquat.core.delivery.policy import Policies, waiting
 from kumquat.core.delivery.progress import pull_offset, split_offset
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
@@ -33,18 +33,17 @@ from kumquat.gateway.sharing.hand_outs import HandOuts, Waiter
 from kumquat.gateway.sharing.lease_reader import UNREADABLE, LeaseReader, Loading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.state import Group, PullLog
     from kumquat.core.logs.actions.service import ActionService
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.groups.service import GroupService
-    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.sharing.lease_reader import Lost
 
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
+NOTHING_NEW: Mapping[tuple[int, int], Allowed] = {}
 
 logger = logging.getLogger(__name__)
 
@@ -60,10 +59,24 @@ class Shared(NamedTuple):
     """Where it may wait for more. None: nothing will come, it is to be held up all the same."""
 
 
+class LeaseConfig(Protocol):
+    """What is configured for a group, as far as it is needed here."""
+
+    @property
+    def lease_max_records(self) -> int: ...
+    @property
+    def lease_steal_after_ms(self) -> int: ...
+
+
+class Connection(Protocol):
+    @property
+    def closed(self) -> bool: ...
+
+
 class Reading(NamedTuple):
     """The connection that last fetched in a pull log, and when."""
 
-    session: Session
+    session: Connection
     at: float
 
 
@@ -83,12 +96,18 @@ class SharingStatistics:
 
 class Sharing:
     def __init__(
-        self, actions: ActionService, log: MessageService, coordinator: GroupService
+        self,
+        actions: ActionService,
+        log: MessageService,
+        config: Callable[[str], LeaseConfig],
     ) -> None:
         self._groups = actions.groups
         self._actions = actions
+        self._allowed: dict[tuple[int, int], Allowed] = {}
+        """By group and subject; where nothing is said, nothing may be handed out."""
         self.log = log
-        self.coordinator = coordinator
+        self.config = config
+        """By the name of a group."""
         self.policies = Policies(self._groups)
         self.reader = LeaseReader(log)
         self._by_pair: dict[tuple[int, int], HandOuts] = {}
@@ -98,8 +117,6 @@ class Sharing:
         self._served_again = self._fenced = self._lost = 0
         self._failing = False
         self._complaints = Complaints(logger)
-        actions.observers.append(self._observe)
-        coordinator.on_resumed(self._resume)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -135,7 +152,7 @@ class Sharing:
             leases = []
         return self._nothing(group, log, subject, offset, limit)
 
-    def note_reader(self, subject: Subject, offset: int, session: Session) -> None:
+    def note_reader(self, subject: Subject, offset: int, session: Connection) -> None:
         """A Fetch at this pull offset has come."""
         slot, _ = split_offset(offset)
         if slot in self._groups.slots.get(subject.id, NO_SLOTS):
@@ -171,9 +188,14 @@ class Sharing:
         return pull_offset(log.slot, log.next + left)
 
     async def wait(
-        self, plain: Sequence[Subject], waiters: Sequence[Waiter], deadline: float
+        self,
+        plain: Sequence[Subject],
+        waiters: Sequence[Waiter],
+        deadline: float,
+        rebalance: Callable[[Group, str], None],
     ) -> None:
-        """Until there may be something for one of these, or the deadline."""
+        """Until there may be something for one of these, or the deadline. A member that holds far more than
+        its share while one of these waits is told to `rebalance`."""
         woken = trio.Event()
         for waiter in waiters:
             waiter.hand_outs.enter(waiter, woken.set)
@@ -186,15 +208,36 @@ class Sharing:
                     return
                 for when, waiter in looks:
                     if when <= again:
-                        waiter.hand_outs.look_again(waiter)
+                        holder = waiter.hand_outs.look_again(waiter)
+                        if holder is not None:
+                            self._rebalance(waiter.hand_outs, holder, rebalance)
         finally:
             for waiter in waiters:
                 waiter.hand_outs.leave(waiter)
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def append(self, changes: Sequence[Action]) -> bool:
-        """Whether it could be written. Clients are not told: they ask again."""
+    def append(
+        self, changes: Sequence[Action], allowed: Mapping[tuple[int, int], Allowed] = NOTHING_NEW
+    ) -> int:
+        """Append what was decided about groups, in one frame; then look once at those who wait where
+        more may be handed out: what is `allowed` has changed, or messages were acked. Gives the
+        position up to which the action log must be synced. StorageError: nothing has happened."""
+        position = 0
+        if changes:
+            position = self._actions.append_nowait(changes)
+            self._applied(changes)
+        self._allowed.update(allowed)
+        acked = [(a.gid, a.sid) for a in changes if type(a) is actions.Ack]
+        for pair in dict.fromkeys([*allowed, *acked]) if allowed or acked else ():
+            hand_outs = self._by_pair.get(pair)
+            if hand_outs is not None:
+                hand_outs.feed_safely()
+        return position
+
+    def append_soon(self, changes: Sequence[Action]) -> bool:
+        """Append what was handed out, or found to be no message; it is synced with what comes next.
+        Whether it could be written: clients are not told, they ask again."""
         try:
             self._actions.append_nowait(changes, urgent=False)
         except StorageError as error:
@@ -203,31 +246,38 @@ class Sharing:
             self._failing = True
             return False
         self._failing = False
+        self._applied(changes)
         return True
 
+    def allowed(self, gid: int, sid: int) -> Allowed:
+        return self._allowed.get((gid, sid), Allowed.NOTHING)
+
     def lease(self, pull: actions.Pull) -> bool:
-        if not self.append([pull]):
+        if not self.append_soon([pull]):
             return False
         self.hand_outs += 1
         self.messages += sum(size for _, size, _ in pull.ranges)
         return True
 
-    def rebalance(self, group: Group, subject: Subject, member_id: str) -> None:
+    def _rebalance(
+        self, hand_outs: HandOuts, member_id: str, rebalance: Callable[[Group, str], None]
+    ) -> None:
         """Have a member give back what it has not acked."""
+        group, subject = hand_outs.group, hand_outs.subject
         logger.info(
             "member %s of group %s holds far more of %s than its share while others wait: "
             "it is told to rebalance",
             *(member_id, group.name, subject.name),
         )
         self.rebalances += 1
-        self.coordinator.request_rebalance(group, member_id)
+        rebalance(group, member_id)
 
     def _pass_over(self, group: Group, subject: Subject, holes: list[tuple[int, int]]) -> bool:
         """Take back what was leased and is no message; whether there was any."""
         changes: list[Action] = [
             actions.Holes(group.id, subject.id, first, size) for first, size in holes
         ]
-        return bool(changes) and self.append(changes)
+        return bool(changes) and self.append_soon(changes)
 
     def _lose(self, group: Group, subject: Subject, lost: Sequence[Lost]) -> None:
         for first, size, why in lost:
@@ -236,35 +286,24 @@ class Sharing:
                 *(group.name, size, subject.name, first, why),
             )
             self._lost += size
-        self.append([actions.Lost(group.id, subject.id, gone.first, gone.size) for gone in lost])
+        changes = [actions.Lost(group.id, subject.id, gone.first, gone.size) for gone in lost]
+        self.append_soon(changes)
 
-    # --- news ------------------------------------------------------------------------------------
-
-    def _observe(self, changes: Sequence[Action]) -> None:
-        """Actions were applied, ours or the coordinator's."""
+    def _applied(self, changes: Sequence[Action]) -> None:
+        """These actions are written and applied: what is remembered beside the groups follows."""
         self.policies.observe(changes, trio.current_time())
         for action in changes:
-            if isinstance(action, actions.Ack):
-                hand_outs = self._by_pair.get((action.gid, action.sid))
-                if hand_outs is not None:
-                    hand_outs.feed()
-            elif isinstance(action, actions.Release):
+            if isinstance(action, actions.Release):
                 self.readers.pop((action.sid, action.slot), None)
             elif isinstance(action, actions.Unshare | actions.Drop):
                 self._by_pair.pop((action.gid, action.sid), None)
             elif isinstance(action, actions.Forget):
-                self._drop([key for key in self._by_pair if key[0] == action.gid])
+                self._drop(key for key in [*self._by_pair, *self._allowed] if key[0] == action.gid)
             elif isinstance(action, actions.Gone):
-                self._drop([key for key in self._by_pair if key[1] == action.sid])
+                self._drop(key for key in [*self._by_pair, *self._allowed] if key[1] == action.sid)
                 self.reader.forget(action.sid)
                 for key in [key for key in self.readers if key[0] == action.sid]:
                     del self.readers[key]
-
-    def _resume(self, group: Group, sid: int) -> None:
-        """More may be handed out than before: something was released, or is no longer held back."""
-        hand_outs = self._by_pair.get((group.id, sid))
-        if hand_outs is not None:
-            hand_outs.feed()
 
     def _hand_outs_of(self, group: Group, subject: Subject) -> HandOuts:
         hand_outs = self._by_pair.get((group.id, subject.id))
@@ -272,11 +311,13 @@ class Sharing:
             hand_outs = self._by_pair[group.id, subject.id] = HandOuts(self, group, subject)
         return hand_outs
 
-    def _drop(self, keys: Sequence[tuple[int, int]]) -> None:
+    def _drop(self, keys: Iterable[tuple[int, int]]) -> None:
         for key in keys:
-            del self._by_pair[key]
+            self._by_pair.pop(key, None)
+            self._allowed.pop(key, None)
 
-    def statistics(self) -> SharingStatistics:
+    def statistics(self, exclusive: dict[str, str] | None = None) -> SharingStatistics:
+        """`exclusive`: what GroupService.exclusive says."""
         return SharingStatistics(
             waiting=sum(hand_outs.waiting for hand_outs in self._by_pair.values()),
             hand_outs=self.hand_outs,
@@ -286,5 +327,5 @@ class Sharing:
             expired=self.expired,
             lost=self._lost,
             rebalances=self.rebalances,
-            exclusive=self.coordinator.exclusive(),
+            exclusive=exclusive or {},
         )

@@ -26,9 +26,10 @@ from kumquat.gateway.groups.membership.protocol import KIP_848
 from kumquat.gateway.groups.membership.roster import Division, Roster
 
 if TYPE_CHECKING:
-    from kumquat.core.delivery.state import Group, Progress
+    from kumquat.core.delivery.state import Progress
     from kumquat.core.logs.messages.subject import Subjects
     from kumquat.gateway.groups.deadlines import Deadlines
+    from kumquat.gateway.groups.draft import Draft
     from kumquat.meta.group_configs import GroupConfig
 
 EXCLUSIVE, SHARED, AUTO = "exclusive", "shared", "auto"
@@ -50,17 +51,16 @@ class World(Protocol):
     def now_ms(self) -> int:
         """The wall clock, ms since the epoch."""
 
-    def changed(self, group: Group, sid: int) -> None:
-        """What may be handed out of this subject has changed: released, or no longer held back."""
-
 
 class Modes:
-    def __init__(self, world: World, deadlines: Deadlines) -> None:
+    def __init__(self, draft: Draft, world: World, deadlines: Deadlines) -> None:
+        self._draft = draft
         self._world = world
         self._deadlines = deadlines
 
     def wants_pull(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
         division = roster.divisions[sid]
+        self._draft.undo.keep(division)
         mode = self._world.mode(roster.group.name, sid)
         if mode != AUTO:
             division.reason = ""
@@ -87,8 +87,10 @@ class Modes:
         software = roster.group.members[stranger].software or UNNAMED
         division.reason = f"the client of member {stranger} ({software}) is not known to share"
         if roster.reason != division.reason:
+            self._draft.undo.keep(roster)
             roster.reason = division.reason
-            logger.warning(
+            self._draft.note(
+                *(logger, logging.WARNING),
                 "group %s reads %s with one member at a time: %s. consume.mode=shared shares all the same",
                 *(roster.group.name, self._world.subjects.by_id[sid].name, division.reason),
             )
@@ -105,6 +107,7 @@ class Modes:
         for member_id in division.plain:
             presence = roster.presences[member_id]
             if presence.manner != KIP_848:
+                self._draft.undo.keep(presence)
                 presence.must_rejoin = division.asked = True
                 division.awaited = member_id
 

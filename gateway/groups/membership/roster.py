@@ -33,14 +33,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kumquat.gateway.groups.membership.protocol import COOPERATIVE, EAGER, FORGETFUL, KIP_848
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kumquat.core.delivery.state import Group
+    from kumquat.core.delivery.undo import Undo
     from kumquat.gateway.groups.membership.client_assigned import ClientAssigned
 
 
@@ -139,26 +138,15 @@ class Step(Enum):
 
 
 class Ticket:
-    """A request whose answer is not there yet. `resolve` is called once; what comes later is ignored."""
+    """A request whose answer is not there yet."""
 
-    __slots__ = ("_wake", "answer")
+    __slots__ = ("answer",)
 
     def __init__(self) -> None:
         self.answer: Any = None
-        self._wake: Callable[[], None] | None = None
-
-    def on_answer(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-
-    def resolve(self, answer: Any) -> None:
-        if self.answer is None:
-            self.answer = answer
-            if self._wake is not None:
-                self._wake()
 
 
-@dataclass(slots=True)
-class Grant:
+class Grant(NamedTuple):
     """A pull log that its member has not asked OffsetFetch for yet."""
 
     at: float
@@ -169,6 +157,8 @@ class Grant:
 class Presence:
     """A member of a served group, as it is now."""
 
+    KEPT: ClassVar = ("topics", "phases", "expecting", "grants", "replaced")
+    """Containers that change in place: see core/delivery/undo.py."""
     id: str
     manner: str
     """How it rebalances: its kind, or FORGETFUL."""
@@ -223,6 +213,7 @@ class Division:
         "step",
         "subscribers",
     )
+    KEPT = ("non_sharers", "plain", "pull", "subscribers")
 
     def __init__(self) -> None:
         self.subscribers: dict[str, Presence] = {}
@@ -266,7 +257,8 @@ class Division:
 
 
 class Roster:
-    """The volatile side of one group."""
+    """The volatile side of one group. To change an entry of a container here, say so to `undo.item`
+    first."""
 
     __slots__ = (
         "client_assigned",
@@ -297,8 +289,9 @@ class Roster:
         self.client_assigned: ClientAssigned | None = None
         """Where a client assigns."""
 
-    def division(self, sid: int) -> Division:
+    def division(self, undo: Undo, sid: int) -> Division:
         division = self.divisions.get(sid)
         if division is None:
+            undo.item(self.divisions, sid)
             division = self.divisions[sid] = Division()
         return division

@@ -2,7 +2,7 @@
 
 import errno
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -173,21 +173,6 @@ def test_snapshots_are_completed_and_old_segments_deleted_by_themselves(tmp_path
         opened = ActionService.open(tmp_path)
         assert shape(opened.groups) == before
         opened.log.close()
-
-    run(story)
-
-
-def test_observers_see_actions_once_they_are_applied(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with service(tmp_path) as log:
-            seen: list[tuple[Sequence[Action], int]] = []
-
-            def observe(done: Sequence[Action]) -> None:
-                seen.append((done, len(log.groups.by_id)))
-
-            log.observers.append(observe)
-            log.append_nowait(GROUP)
-            assert seen == [(GROUP, 1)]
 
     run(story)
 
