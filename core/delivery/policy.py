@@ -1,4 +1,4 @@
-"""How much a member is given, and from whom work is taken back. Volatile, and only advice: whatever is
+"""How much a member is given, and from which one work is taken back. Volatile, and only advice: whatever is
 decided here, no message is lost or acked by it.
 
 Fetch is also how clients prefetch: some ask again only when the application has taken what they hold,
@@ -42,7 +42,7 @@ STEAL_EVERY = 30.0
 FAR_ABOVE = 1.5
 """A queue of so many times the member's share is far too much for it."""
 SUMMED_FOR = 0.02
-"""Seconds for which the sum of what all queue is taken to stay, but for what is given out meanwhile."""
+"""Seconds for which the sum of what all queue is not computed again; what is given out is added to it."""
 _NO_PACE = (actions.Release, actions.Share, actions.Expire, actions.Lost, actions.Holes)
 """They change what members hold and say nothing of how fast they are."""
 UNMEASURED = 6.0

@@ -4,9 +4,9 @@ What a group has of each subject is a Progress (progress.py). Here is whose it i
 and which numbers were ever given out.
 
 A slot is a number of 15 bits, so it is used again when all have been used; never while it is taken. What
-must not come again is a pull offset. So a new pull log begins above all that any pull log of the subject,
-gone or at hand in a snapshot, has reached; and above what one may have reached whose traces an unclean
-stop has taken: `_jump` raises the floor for subjects that nothing is known of too.
+must not come again is a pull offset. So a new pull log begins above all that any pull log of the subject
+has reached, and above what one may have reached that an unclean stop has erased from the log: `_jump`
+raises the floor, also for subjects of which nothing is known.
 
 Two things are remembered for the sake of time (lifetimes.py says what comes of them): since when a group
 has been empty and when it committed; and for how long a member has been silent since the broker started,
@@ -182,7 +182,7 @@ class Groups:
     # --- groups and members ----------------------------------------------------------------------
 
     def _group(self, gid: int, name: str, generation: int | None) -> None:
-        """A new group; or a snapshot's word on one, which counts for more than what is known of it."""
+        """A new group; or one in a snapshot, which replaces what is known of it."""
         for known in (self.by_id.get(gid), self.by_name.get(name)):
             if known is not None and known.id in self.by_id:
                 self._forget(known.id)

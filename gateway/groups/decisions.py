@@ -186,7 +186,7 @@ class Decisions:
         if group is None:
             raise UnknownMember(f"there is no group {group_id!r}")
         roster = self._members.peek(group)
-        if not member_id and instance_id is not None:  # an admin's word: whoever that is
+        if not member_id and instance_id is not None:  # an admin asks: whoever that is
             member_id = roster.instances.get(instance_id, "")
         if caller.bound.get(group_id) == member_id:
             self._members.unbind(caller, group_id)

@@ -345,7 +345,7 @@ class GroupService:
         return "Stable" if group.members else "Empty"
 
     def why_exclusive(self, group: Group) -> str:
-        """Why it does not share, if a client that is not known to is in the way; else nothing."""
+        """Why it does not share, if a client that is not known to share prevents it; else nothing."""
         return self._core.why_exclusive(group)
 
     def exclusive(self) -> dict[str, str]:
@@ -374,7 +374,7 @@ class GroupService:
         try:
             self._do(decide)
         except CoordinatorNotAvailable as error:
-            logger.error("groups could not be told of a change of topics: %s", error)
+            logger.error("groups could not take in a change of topics: %s", error)
 
 
 def _parts(topics: list[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommitRequestTopic]]:

@@ -3,11 +3,11 @@
 Type: `consumer` as soon as one member speaks KIP-848, else `classic`, as in Kafka; a group without members
 keeps the type and the protocol type of the last one. A group that never had any has no protocol type.
 
-Who shares a subject is shown without its partition, but for one: tools list a partition's lag once for
-each member that they are told has it, so the sum over the rows would be the lag times the members. It is
-shown with the member that the group's position waits for, the one that has leased the lowest message that
-is not acked: the row then names whom to look at. ConsumerGroupDescribe has room for both: there the target
-assignment shows what each member reads.
+Of the members that share a subject only one is shown with its partition. Tools list a partition's lag
+once for each member that has it, so the sum over the rows would be the lag times the members. The
+partition is shown with the member that the group's position waits for: the one that has leased the lowest
+message that is not acked. So the row names the member to look at. ConsumerGroupDescribe has room for
+both: there the target assignment shows what each member reads.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class HandOuts:
                     self._wake(other)
 
     def feed_safely(self) -> None:
-        """Likewise for who must not fail with it."""
+        """`feed`, for a caller that must not fail with it."""
         try:
             self.feed()
         except Exception:

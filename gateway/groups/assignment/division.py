@@ -11,8 +11,8 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
               … and nobody may take it up      plain, at the lowest unacked
     CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then `unshare`
 
-Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Strangers (sharers.py)
-get no pull log, unless the mode is `shared`.
+Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Members whose client is
+not known to share (sharers.py) get no pull log, unless the mode is `shared`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def decide(want_pull: bool, progress: Progress | None, division: Division) -> St
 
 
 def unshare(draft: Draft, group: Group, sid: int) -> None:
-    """On with plain offsets, from the lowest that is not acked, though some above are."""
+    """Continue with plain offsets, from the lowest that is not acked; some above it may be acked."""
     progress = group.progress[sid]
     lowest = progress.lowest_unacked()
     assert lowest is not None, "it is shared"
@@ -216,7 +216,7 @@ class Divisions:
             non_sharers[presence.id] = presence
 
     def subscribe(self, roster: Roster, presence: Presence, topics: set[int], now: float) -> None:
-        """Likewise, and what comes of it."""
+        """These are the subjects of a member now; look at those that it gained or lost."""
         changed = self.enrol(roster, presence, topics)
         for sid in changed:
             self.advance(roster, sid, now)

@@ -8,9 +8,9 @@
                a classic owner is asked to rejoin, once: then it commits, if it ever does. Back when at
                most one subscriber has been left for auto.exclusive.after.ms. Then it drains; a member
                that does not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again
-               ever later. A stranger among the subscribers (a client that is not known to bear
-               sharing, see sharers.py) keeps the subject from being shared; where it is shared
-               already, it drains at once and the stranger stands by meanwhile.
+               after an ever longer time. A subscriber whose client is not known to share (see
+               sharers.py) keeps the subject from being shared; where it is shared already, it drains
+               at once, and that subscriber gets nothing meanwhile.
 
 With nobody there, a subject with unacked messages stays shared: the next member's first position is a
 pull offset.

@@ -467,7 +467,7 @@ class ClientAssigned:
         )
 
     def _end(self, now: float) -> None:
-        """Nobody is left: the next member may make another sort of group of it."""
+        """Nobody is left: the group is of no sort until the next member joins."""
         self._undo.keep(self)
         self._undo.keep(self.roster)
         if self.state is not EMPTY:

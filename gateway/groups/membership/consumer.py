@@ -2,7 +2,7 @@
 
     epoch 0       joins; with an id that is known, it begins from nothing
     epoch n       goes on; the current epoch or, where the answer was lost, the one before
-    epoch -1      leaves; -2: a static member leaves and means to come back, its holdings wait for it
+    epoch -1      leaves; -2: a static member leaves for a while, and keeps what it holds
 
 A subject is taken away by an assignment without it in the same epoch. When the member reports what it
 owns and it is not in there, it has let go, and has committed before. A member that was told to let go

@@ -1,4 +1,4 @@
-"""What all ways of being in a served group have in common: rosters, subscriptions, session clocks, the end.
+"""What all kinds of members of a served group share: rosters, subscriptions, session clocks, leaving.
 
 Keys of deadlines: (SESSION, group id, member id) when a member counts as gone, (REBALANCE, …) when a
 member that was asked to rejoin, to sync or to let go of something has not, (HOLD, …) when its held
@@ -127,7 +127,7 @@ class Members:
         return roster
 
     def peek(self, group: Group) -> Roster:
-        """Likewise, but to look at: one that is empty is not kept."""
+        """The roster to look at, not to change: where there is none, an empty one that is not kept."""
         roster = self.rosters.get(group.id)
         return roster if roster is not None and roster.group is group else Roster(group)
 
