@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from kumquat.core.complaints import Complaints
+from kumquat.core.delivery.sharing.service import Sharing
 from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.gateway.groups.service import GroupService, limits
 from kumquat.gateway.net.limits import Room
 from kumquat.gateway.process.loop_watch import Lag
-from kumquat.gateway.sharing.service import Sharing
 from kumquat.gateway.topics.subjects import SubjectKeeper
 from kumquat.meta.registry import Registry
 from kumquat.meta.values import LONG_MAX
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
 
+    from kumquat.core.delivery.sharing.service import SharingStatistics
     from kumquat.core.logs.actions.service import ActionStatistics
     from kumquat.core.logs.disk.files import Files
     from kumquat.core.logs.messages.service import LogStatistics, MessageService
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from kumquat.core.wheel.service import DelayService, DelayStatistics
     from kumquat.gateway.config.options import BrokerConfig
     from kumquat.gateway.process.loop_watch import LagStatistics
-    from kumquat.gateway.sharing.service import SharingStatistics
 
 META_FILE = "meta.db"
 

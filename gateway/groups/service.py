@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.sharing.service import Sharing
     from kumquat.core.delivery.state import Group
     from kumquat.core.logs.actions.service import ActionService
     from kumquat.core.logs.messages.subject import Subject, Subjects
     from kumquat.gateway.config.options import BrokerConfig
     from kumquat.gateway.groups.offsets import Position
     from kumquat.gateway.net.dispatch import Session
-    from kumquat.gateway.sharing.service import Sharing
     from kumquat.gateway.wire import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,

@@ -28,19 +28,19 @@ from kumquat.core.delivery import actions
 from kumquat.core.delivery.engine import Allowed, leases_from, owns
 from kumquat.core.delivery.policy import Policies, waiting
 from kumquat.core.delivery.progress import pull_offset, split_offset
+from kumquat.core.delivery.sharing.hand_outs import HandOuts, Waiter
+from kumquat.core.delivery.sharing.lease_reader import UNREADABLE, LeaseReader, Loading
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
-from kumquat.gateway.sharing.hand_outs import HandOuts, Waiter
-from kumquat.gateway.sharing.lease_reader import UNREADABLE, LeaseReader, Loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.sharing.lease_reader import Lost
     from kumquat.core.delivery.state import Group, PullLog
     from kumquat.core.logs.actions.service import ActionService
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.sharing.lease_reader import Lost
 
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
 NOTHING_NEW: Mapping[tuple[int, int], Allowed] = {}

@@ -28,9 +28,9 @@ from kumquat.core.errors import CorruptMessage, WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kumquat.core.delivery.sharing.service import Sharing
     from kumquat.core.delivery.state import Group, Progress, PullLog
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.sharing.service import Sharing
 
 LOOK_AGAIN_SECONDS = 1.0
 FIRST_HAND_OUT = 500
