@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from kumquat.core.complaints import Complaints
+from kumquat.core.delivery.sharing.service import Sharing
 from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
-from kumquat.gateway.groups.service import Coordination, limits
+from kumquat.gateway.groups.service import GroupService, limits
 from kumquat.gateway.net.limits import Room
 from kumquat.gateway.net.loop_lag import Lag
-from kumquat.gateway.sharing.service import Sharing
 from kumquat.gateway.topics.subjects import SubjectKeeper
 from kumquat.meta.registry import Registry
 from kumquat.meta.values import LONG_MAX
@@ -33,6 +33,7 @@ from kumquat.meta.values import LONG_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kumquat.core.delivery.sharing.service import SharingStatistics
     from kumquat.core.logs.actions.service import ActionStatistics
     from kumquat.core.logs.disk.files import Files
     from kumquat.core.logs.messages.service import LogStatistics, MessageService
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from kumquat.core.wheel.service import DelayService, DelayStatistics
     from kumquat.gateway.config.options import BrokerConfig
     from kumquat.gateway.net.loop_lag import LagStatistics
-    from kumquat.gateway.sharing.service import SharingStatistics
 
 META_FILE = "meta.db"
 
@@ -92,12 +92,14 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = log.cluster_id
         self.subjects = SubjectKeeper(log, registry, config.subject_defaults())
-        self.coordinator = Coordination(actions, log.subjects, registry, limits(config))
+        self.sharing = Sharing(actions, log, registry.group_config)
+        self.coordinator = GroupService(
+            actions, self.sharing, log.subjects, registry, limits(config)
+        )
         self.subjects.before_created = self.coordinator.prepare_added
         self.subjects.on_created = self.coordinator.subject_added
         self.subjects.on_deleted = self.coordinator.subject_removed
         self.subjects.count_pending = self._count_pending
-        self.sharing = Sharing(actions, log, self.coordinator)
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
         self.refusals = Complaints(logger)
@@ -160,7 +162,7 @@ class Broker:
             log=self.log.statistics(),
             delay=self.delay.statistics(),
             groups=self.actions.statistics(),
-            sharing=self.sharing.statistics(),
+            sharing=self.sharing.statistics(self.coordinator.exclusive()),
             loop=self.lag.statistics(),
         )
 

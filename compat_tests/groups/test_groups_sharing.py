@@ -86,7 +86,7 @@ def test_members_that_wait_each_get_some_of_large_batches(
     bootstrap: str, members: Members, topic: str, shared: str, count: int
 ) -> None:
     """How much each gets hangs on how quick the clients are. That members of one pace get between a half
-    and one and a half of their share is told where the pace is known: in gateway/sharing/tests and
+    and one and a half of their share is told where the pace is known: in gateway/tests/sharing and
     core/delivery/tests/test_policy.py."""
     crowd = [members(variant, shared, topic) for variant in MIXED[:count]]
     for member in crowd:

@@ -1,79 +1,289 @@
-"""What consumers did: the vocabulary of the action log, the truth about progress.
+"""What consumers did: the vocabulary of the action log, which is the truth about progress.
 
-An action is a small tuple, its first item the name; in the log it is a JSON array. Ids of groups and
-subjects are numbers: a subject's are the message log's, and belong to the id, not the name.
+One type per kind of action. In the log an action is a JSON array: the kind's name, which is the type's
+name in lower case, then the fields in their order (`to_json`, `from_json`). So the names of the types and
+the order of their fields are part of the format on disk; test_actions.py holds the literal bytes.
 
-    group    gid, name, generation (0)          the group exists
-    forget   gid                                it is deleted, with all that it knew
-    member   gid, {…}                           a member as it is now (see Member): joined, changed, moved
-    left     gid, member id                     it is gone; what it held was released before
-    commit   gid, sid, sequence, epoch, text    the group's plain position (exclusive), with its metadata
-    share    gid, sid, sequence                 sharing begins there: nothing at or above was delivered
-    unshare  gid, sid                           back to plain offsets; nothing is unacked
-    slot     gid, sid, slot, member id, pull    a pull log begins at that pull sequence
-    pull     gid, sid, slot, pull, [[first, count, attempt], …]    messages were leased through it
-    ack      gid, sid, slot, pull               all below that pull sequence are acked
-    release  gid, sid, slot                     the pull log ends; what was unacked is delivered again
-    expire   gid, sid, sequence                 retention has overtaken: all below is gone
-    lost     gid, sid, first, count             messages that can never be read again; they begin below the
-                                                cursor, and it goes behind them if they end above it
-    holes    gid, sid, first, count             sequences below the cursor that no message ever had
-    drop     gid, sid                           the group forgets the subject
-    gone     sid                                the subject is deleted: all groups forget it
-    heard    gid, member id                     a member showed, for the first time since a start, that it
-                                                is there
-    silent   milliseconds                       for so long more all who have not are silent
-    jump     distance                           a start: every pull log goes on that much higher; 0 after a
-                                                clean stop
-    stopped                                     a clean stop: nothing that was handed out is missing here
+Ids of groups (`gid`) and subjects (`sid`) are numbers. A subject's id is the message log's: it belongs to
+the subject, not to its name. A `sequence` is exclusive: all below it is meant.
 
-In snapshots alone:
-
-    numbers  next gid, floor                    ids of groups given; no pull log begins below the floor
-    slots    sid, given, top                    … slots of a subject, and how far its pull logs have come
-    again    gid, sid, first, count, attempt    messages that wait to be delivered again
-    expired  gid, sid, count                    how many messages were gone before they were acked
-    emptied  gid, kind, protocol type, time     what the last member was, and when it left (ms)
-    committed  gid, sid, time                   when a position was last committed or acked (ms)
-    silence  gid, {member id: milliseconds}     members of which nothing was heard since the last start
-    log      gid, sid, slot, member id, [begin, acked, next], gaps, [[pull, first, count, attempt], …]
-                                                a pull log
-
-State changes in `apply` alone (state.py); replay and the running broker share it. What time an action was
-done at is the time in the header of its frame.
+State changes in `Groups.apply` alone (state.py); replay and the running broker share it. The time of an
+action is the time in the header of its frame.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-Action = tuple[Any, ...]
+# --- what happens in a running broker ------------------------------------------------------------
 
-GROUP = "group"
-FORGET = "forget"
-MEMBER = "member"
-LEFT = "left"
-COMMIT = "commit"
-SHARE = "share"
-UNSHARE = "unshare"
-SLOT = "slot"
-PULL = "pull"
-ACK = "ack"
-RELEASE = "release"
-EXPIRE = "expire"
-LOST = "lost"
-HOLES = "holes"
-DROP = "drop"
-GONE = "gone"
-HEARD = "heard"
-SILENT = "silent"
-JUMP = "jump"
-NUMBERS = "numbers"
-SLOTS = "slots"
-AGAIN = "again"
-EXPIRED = "expired"
-EMPTIED = "emptied"
-COMMITTED = "committed"
-SILENCE = "silence"
-LOG = "log"
-STOPPED = "stopped"
+
+class Group(NamedTuple):
+    """The group exists. A snapshot also says its generation."""
+
+    gid: int
+    name: str
+    generation: int | None = None
+    """Not written when it is None."""
+
+
+class Forget(NamedTuple):
+    """The group is deleted, with all that it knew."""
+
+    gid: int
+
+
+class Member(NamedTuple):
+    """A member as it is now (see state.Member): it joined, changed, or holds other subjects."""
+
+    gid: int
+    fields: dict[str, Any]
+
+
+class Left(NamedTuple):
+    """The member is gone. What it held was released before."""
+
+    gid: int
+    member_id: str
+
+
+class Commit(NamedTuple):
+    """The group's plain position, with the metadata that the client gave."""
+
+    gid: int
+    sid: int
+    sequence: int
+    epoch: int
+    metadata: str
+
+
+class Share(NamedTuple):
+    """Sharing begins there: nothing at or above was delivered."""
+
+    gid: int
+    sid: int
+    sequence: int
+
+
+class Unshare(NamedTuple):
+    """Back to plain offsets; nothing is unacked."""
+
+    gid: int
+    sid: int
+
+
+class Slot(NamedTuple):
+    """A pull log begins in this slot, at that pull sequence."""
+
+    gid: int
+    sid: int
+    slot: int
+    member_id: str
+    pull: int
+
+
+class Pull(NamedTuple):
+    """Messages were leased through a pull log."""
+
+    gid: int
+    sid: int
+    slot: int
+    pull: int
+    """The first pull sequence."""
+    ranges: list[list[int]]
+    """First sequence, count and attempt of each run of messages."""
+
+
+class Ack(NamedTuple):
+    """All below that pull sequence are acked."""
+
+    gid: int
+    sid: int
+    slot: int
+    pull: int
+
+
+class Release(NamedTuple):
+    """The pull log ends; what was unacked is delivered again."""
+
+    gid: int
+    sid: int
+    slot: int
+
+
+class Expire(NamedTuple):
+    """Retention has overtaken the group: all below is gone."""
+
+    gid: int
+    sid: int
+    sequence: int
+
+
+class Lost(NamedTuple):
+    """Messages that can never be read again. They begin below the cursor; if they end above it, the cursor
+    moves behind them."""
+
+    gid: int
+    sid: int
+    first: int
+    size: int
+
+
+class Holes(NamedTuple):
+    """Sequences below the cursor that no message ever had."""
+
+    gid: int
+    sid: int
+    first: int
+    size: int
+
+
+class Drop(NamedTuple):
+    """The group forgets the subject."""
+
+    gid: int
+    sid: int
+
+
+class Gone(NamedTuple):
+    """The subject is deleted: all groups forget it."""
+
+    sid: int
+
+
+class Heard(NamedTuple):
+    """A member showed, for the first time since a start, that it is there."""
+
+    gid: int
+    member_id: str
+
+
+class Silent(NamedTuple):
+    """All members that were not heard since the start were silent for so much longer."""
+
+    milliseconds: int
+
+
+class Jump(NamedTuple):
+    """A start: every pull log continues that much higher; 0 after a clean stop."""
+
+    distance: int
+
+
+class Stopped(NamedTuple):
+    """A clean stop: nothing that was handed out is missing here."""
+
+
+# --- in snapshots alone --------------------------------------------------------------------------
+
+
+class Numbers(NamedTuple):
+    """The next group id, and the pull sequence below which no pull log begins."""
+
+    next_gid: int
+    floor: int
+
+
+class Slots(NamedTuple):
+    """How many slots a subject has given out, and how far its pull logs have come."""
+
+    sid: int
+    given: int
+    top: int
+
+
+class Again(NamedTuple):
+    """Messages that wait to be delivered again."""
+
+    gid: int
+    sid: int
+    first: int
+    size: int
+    attempt: int
+
+
+class Expired(NamedTuple):
+    """How many messages were gone before they were acked."""
+
+    gid: int
+    sid: int
+    size: int
+
+
+class Emptied(NamedTuple):
+    """What the last member was, and when it left (ms)."""
+
+    gid: int
+    kind: str
+    protocol_type: str
+    at: int
+
+
+class Committed(NamedTuple):
+    """When a position was last committed or acked (ms)."""
+
+    gid: int
+    sid: int
+    at: int
+
+
+class Silence(NamedTuple):
+    """Members that were not heard since the last start, and for how many ms."""
+
+    gid: int
+    members: dict[str, int]
+
+
+class Log(NamedTuple):
+    """A pull log."""
+
+    gid: int
+    sid: int
+    slot: int
+    member_id: str
+    numbers: list[int]
+    """Where it begins, up to where it is acked, and its next pull sequence."""
+    gaps: list[list[int]]
+    leases: list[list[int]]
+    """Pull sequence, first sequence, count and attempt of each."""
+
+
+class Unknown(NamedTuple):
+    """An array in the log that is no action. `Groups.apply` refuses it; the actions beside it count."""
+
+    found: list[Any]
+
+
+Action = (
+    Group | Forget | Member | Left | Commit | Share | Unshare | Slot | Pull | Ack | Release | Expire | Lost
+    | Holes | Drop | Gone | Heard | Silent | Jump | Stopped
+    | Numbers | Slots | Again | Expired | Emptied | Committed | Silence | Log | Unknown
+)  # fmt: skip
+TYPES: tuple[type[Action], ...] = (
+    Group, Forget, Member, Left, Commit, Share, Unshare, Slot, Pull, Ack, Release, Expire, Lost,
+    Holes, Drop, Gone, Heard, Silent, Jump, Stopped,
+    Numbers, Slots, Again, Expired, Emptied, Committed, Silence, Log,
+)  # fmt: skip
+
+OF_NO_GROUP: frozenset[type[Action]] = frozenset(
+    {Gone, Jump, Numbers, Silent, Slots, Stopped, Unknown}
+)
+"""All others begin with the id of the group that they are about."""
+
+_NAMES = {kind: kind.__name__.lower() for kind in TYPES}
+_BY_NAME: dict[str, Any] = {name: kind for kind, name in _NAMES.items()}
+
+
+def to_json(action: Action) -> tuple[Any, ...]:
+    """What is stored of it."""
+    if type(action) is Group and action.generation is None:
+        return (_NAMES[Group], action.gid, action.name)
+    return (_NAMES[type(action)], *action)
+
+
+def from_json(found: list[Any]) -> Action:
+    try:
+        action: Action = _BY_NAME[found[0]](*found[1:])
+    except (KeyError, TypeError, IndexError):
+        return Unknown(found)
+    return action

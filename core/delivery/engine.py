@@ -20,21 +20,30 @@ left.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 
 from kumquat.core.delivery import actions
-from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.policy import SharePolicy, waiting
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import Group, Groups, Lease, Progress, PullLog
+
+
+class Allowed(Enum):
+    """What may be handed out of a subject to a group: the gateway's groups decide it."""
+
+    ALL = "all"
+    AGAIN = "what waits to be delivered again, nothing new"
+    NOTHING = "nothing"
+
 
 MOST_RANGES = 64
 """In one hand-out: each must be looked up and cut on its own."""
 
 
-def open_pull_log(groups: Groups, group: Group, sid: int, member_id: str) -> Action:
+def open_pull_log(groups: Groups, group: Group, sid: int, member_id: str) -> actions.Slot:
     """GroupMaxSizeReached when the subject has no slot left."""
     slot, begin = groups.next_slot(sid)
-    return (actions.SLOT, group.id, sid, slot, member_id, begin)
+    return actions.Slot(group.id, sid, slot, member_id, begin)
 
 
 # --- what a Fetch gets ---------------------------------------------------------------------------
@@ -94,29 +103,29 @@ def portion(at_hand: int, sharers: int) -> int:
     return max(1, at_hand // (2 * max(1, sharers)))
 
 
-def pull_action(gid: int, sid: int, log: PullLog, ranges: Iterable[Range]) -> Action:
-    return (actions.PULL, gid, sid, log.slot, log.next, [list(part) for part in ranges])
+def pull_action(gid: int, sid: int, log: PullLog, ranges: Iterable[Range]) -> actions.Pull:
+    return actions.Pull(gid, sid, log.slot, log.next, [list(part) for part in ranges])
 
 
 # --- acks ----------------------------------------------------------------------------------------
 
 
-def ack(gid: int, sid: int, log: PullLog, pull: int) -> Action | None:
+def ack(gid: int, sid: int, log: PullLog, pull: int) -> actions.Ack | None:
     """All below `pull` is done."""
     if not log.leases or not log.leases[0].pull < pull <= log.next or log.in_gap(pull):
         return None
-    return (actions.ACK, gid, sid, log.slot, pull)
+    return actions.Ack(gid, sid, log.slot, pull)
 
 
 # --- what retention took ----------------------------------------------------------------------------
 
 
-def overtaken(gid: int, sid: int, progress: Progress, earliest: int) -> Action | None:
+def overtaken(gid: int, sid: int, progress: Progress, earliest: int) -> actions.Expire | None:
     """When messages that the group has not had are gone from the subject. Say it loudly: `missed`."""
     lowest = progress.lowest_unacked()
     if lowest is None or lowest >= earliest:
         return None
-    return (actions.EXPIRE, gid, sid, earliest)
+    return actions.Expire(gid, sid, earliest)
 
 
 def missed(progress: Progress, earliest: int) -> int:

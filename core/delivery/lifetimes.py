@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Container
 
 from kumquat.core.delivery import actions
-from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.state import Group
 
 
 def expired(
     group: Group, in_use: Container[int], now_ms: int, retention_ms: int, idle_ms: int
-) -> list[Action]:
+) -> list[actions.Forget | actions.Drop]:
     """What is to be forgotten of a group. `in_use`: subjects that a member reads or is to read."""
     empty_since = 0 if group.members else group.empty_since
     due = [
@@ -29,5 +28,5 @@ def expired(
     ]
     idle = bool(due) or now_ms - empty_since >= idle_ms
     if idle and not group.members and len(due) == len(group.progress):
-        return [(actions.FORGET, group.id)]
-    return [(actions.DROP, group.id, sid) for sid in due]
+        return [actions.Forget(group.id)]
+    return [actions.Drop(group.id, sid) for sid in due]

@@ -1,4 +1,4 @@
-"""How much a member is given, and from whom work is taken back. Volatile, and only advice: whatever is
+"""How much a member is given, and from which one work is taken back. Volatile, and only advice: whatever is
 decided here, no message is lost or acked by it.
 
 Fetch is also how clients prefetch: some ask again only when the application has taken what they hold,
@@ -42,8 +42,8 @@ STEAL_EVERY = 30.0
 FAR_ABOVE = 1.5
 """A queue of so many times the member's share is far too much for it."""
 SUMMED_FOR = 0.02
-"""Seconds for which the sum of what all queue is taken to stay, but for what is given out meanwhile."""
-_NO_PACE = (actions.RELEASE, actions.SHARE, actions.EXPIRE, actions.LOST, actions.HOLES)
+"""Seconds for which the sum of what all queue is not computed again; what is given out is added to it."""
+_NO_PACE = (actions.Release, actions.Share, actions.Expire, actions.Lost, actions.Holes)
 """They change what members hold and say nothing of how fast they are."""
 UNMEASURED = 6.0
 """Seconds without an ack after which a member counts as slow: more than clients take to commit by
@@ -237,28 +237,26 @@ class Policies:
     def observe(self, applied: Sequence[Action], now: float) -> None:
         """These actions were applied just now."""
         for action in applied:
-            kind = action[0]
-            if kind in (actions.PULL, actions.ACK):
+            if isinstance(action, actions.Pull | actions.Ack):
                 self._moved(action, now)
-            elif kind in _NO_PACE:
-                self._rest(action[1], action[2])
-            elif kind in (actions.UNSHARE, actions.DROP):
-                self._policies.get(action[1], {}).pop(action[2], None)
-            elif kind == actions.FORGET:
-                self._policies.pop(action[1], None)
-            elif kind == actions.LEFT:
-                for policy in self._policies.get(action[1], {}).values():
-                    policy.forget(action[2])
-            elif kind == actions.GONE:
+            elif isinstance(action, _NO_PACE):
+                self._rest(action.gid, action.sid)
+            elif isinstance(action, actions.Unshare | actions.Drop):
+                self._policies.get(action.gid, {}).pop(action.sid, None)
+            elif isinstance(action, actions.Forget):
+                self._policies.pop(action.gid, None)
+            elif isinstance(action, actions.Left):
+                for policy in self._policies.get(action.gid, {}).values():
+                    policy.forget(action.member_id)
+            elif isinstance(action, actions.Gone):
                 for policies in self._policies.values():
-                    policies.pop(action[1], None)
+                    policies.pop(action.sid, None)
 
-    def _moved(self, action: Action, now: float) -> None:
-        kind, gid, sid, slot = action[:4]
-        found = self._groups.slots.get(sid, {}).get(slot)
+    def _moved(self, action: actions.Pull | actions.Ack, now: float) -> None:
+        found = self._groups.slots.get(action.sid, {}).get(action.slot)
         if found is not None:
-            policy = self.of(gid, sid)
-            (policy.given if kind == actions.PULL else policy.acked)(found[1], now)
+            policy = self.of(action.gid, action.sid)
+            (policy.given if type(action) is actions.Pull else policy.acked)(found[1], now)
 
     def _rest(self, gid: int, sid: int) -> None:
         """What members hold has changed by something that says nothing about their pace."""

@@ -27,7 +27,7 @@ FIRST_PULL = 1 << 24
 """Pull logs begin here or higher: the base offset of a cut batch may lie below its first record."""
 JUMP = 1 << 24
 """How far every pull log leaps after an unclean start. Fewer messages than that may be handed out while
-they are not synced (the action log sees to it), so no pull offset names two messages."""
+they are not synced (the action log ensures it), so no pull offset names two messages."""
 
 
 def pull_offset(slot: int, pull: int) -> int:
@@ -58,12 +58,14 @@ class Lease(NamedTuple):
 
 class PullLog:
     __slots__ = ("acked", "begin", "gaps", "leases", "member_id", "next", "slot", "unacked")
+    KEPT = ("gaps", "leases")
+    """Containers that change in place: see undo.py."""
 
     def __init__(self, slot: int, member_id: str, pull: int) -> None:
         self.slot = slot
         self.member_id = member_id
         self.begin = pull
-        """Pull sequences below are no business of this pull log: the slot may have had another one."""
+        """Pull sequences below do not belong to this pull log: the slot may have had another one."""
         self.acked = pull
         """All below is acked. There may be no message at it: see `position`."""
         self.next = pull
@@ -72,7 +74,7 @@ class PullLog:
         self.unacked = 0
         """How many messages that is."""
         self.gaps: list[tuple[int, int]] = []
-        """Where it has leapt, and to: a client may have been given what lies between, but nobody knows
+        """Where it has jumped from and to: a client may have been given what lies between, but nobody knows
         what that was."""
 
     @property
@@ -137,6 +139,7 @@ class Progress:
         "redelivery",
         "shared",
     )
+    KEPT = ("pull_logs", "redelivery")
 
     def __init__(self) -> None:
         self.position: int | None = None

@@ -28,6 +28,11 @@ class Ranges:
         self._ranges: list[Range] = []
         self.total = 0
 
+    def copy(self) -> Ranges:
+        copied = Ranges()
+        copied._ranges, copied.total = self._ranges.copy(), self.total
+        return copied
+
     def __iter__(self) -> Iterator[Range]:
         return iter(self._ranges)
 

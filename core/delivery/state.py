@@ -4,9 +4,9 @@ What a group has of each subject is a Progress (progress.py). Here is whose it i
 and which numbers were ever given out.
 
 A slot is a number of 15 bits, so it is used again when all have been used; never while it is taken. What
-must not come again is a pull offset. So a new pull log begins above all that any pull log of the subject,
-gone or at hand in a snapshot, has reached; and above what one may have reached whose traces an unclean
-stop has taken: `_jump` raises the floor for subjects that nothing is known of too.
+must not come again is a pull offset. So a new pull log begins above all that any pull log of the subject
+has reached, and above what one may have reached that an unclean stop has erased from the log: `_jump`
+raises the floor, also for subjects of which nothing is known.
 
 Two things are remembered for the sake of time (lifetimes.py says what comes of them): since when a group
 has been empty and when it committed; and for how long a member has been silent since the broker started,
@@ -141,51 +141,53 @@ class Groups:
         """When what is being applied was done: the time in the header of its frame."""
         self.silent: dict[tuple[int, str], int] = {}
         """Group and member that was not heard since the last start → for how many ms of serving."""
-        self._appliers: dict[str, Callable[..., None]] = {
-            actions.GROUP: self._group,
-            actions.FORGET: self._forget,
-            actions.MEMBER: self._member,
-            actions.LEFT: self._left,
-            actions.COMMIT: self._commit,
-            actions.SHARE: self._share,
-            actions.UNSHARE: self._unshare,
-            actions.SLOT: self._slot,
-            actions.PULL: self._pull,
-            actions.ACK: self._ack,
-            actions.RELEASE: self._release,
-            actions.EXPIRE: self._expire,
-            actions.LOST: self._lost,
-            actions.HOLES: self._holes,
-            actions.DROP: self._drop,
-            actions.GONE: self._gone,
-            actions.HEARD: self._heard,
-            actions.SILENT: self._silent,
-            actions.JUMP: self._jump,
-            actions.NUMBERS: self._numbers,
-            actions.SLOTS: self._slots,
-            actions.AGAIN: self._again,
-            actions.EXPIRED: self._expired,
-            actions.EMPTIED: self._emptied,
-            actions.COMMITTED: self._committed,
-            actions.SILENCE: self._silence,
-            actions.LOG: self._log,
-            actions.STOPPED: self._stopped,
+        self._appliers: dict[type[Action], Callable[..., None]] = {
+            actions.Group: self._group,
+            actions.Forget: self._forget,
+            actions.Member: self._member,
+            actions.Left: self._left,
+            actions.Commit: self._commit,
+            actions.Share: self._share,
+            actions.Unshare: self._unshare,
+            actions.Slot: self._slot,
+            actions.Pull: self._pull,
+            actions.Ack: self._ack,
+            actions.Release: self._release,
+            actions.Expire: self._expire,
+            actions.Lost: self._lost,
+            actions.Holes: self._holes,
+            actions.Drop: self._drop,
+            actions.Gone: self._gone,
+            actions.Heard: self._heard,
+            actions.Silent: self._silent,
+            actions.Jump: self._jump,
+            actions.Numbers: self._numbers,
+            actions.Slots: self._slots,
+            actions.Again: self._again,
+            actions.Expired: self._expired,
+            actions.Emptied: self._emptied,
+            actions.Committed: self._committed,
+            actions.Silence: self._silence,
+            actions.Log: self._log,
+            actions.Stopped: self._stopped,
+            actions.Unknown: self._unknown,
         }
 
     def apply(self, action: Action) -> None:
         """Raises, with nothing changed, when the action does not fit what is known."""
-        self.clean = action[0] == actions.STOPPED
-        self._appliers[action[0]](*action[1:])
+        kind = type(action)
+        self.clean = kind is actions.Stopped
+        self._appliers[kind](*action)
 
     # --- groups and members ----------------------------------------------------------------------
 
-    def _group(self, gid: int, name: str, generation: int = 0) -> None:
-        """A new group; or a snapshot's word on one, which counts for more than what is known of it."""
+    def _group(self, gid: int, name: str, generation: int | None) -> None:
+        """A new group; or one in a snapshot, which replaces what is known of it."""
         for known in (self.by_id.get(gid), self.by_name.get(name)):
             if known is not None and known.id in self.by_id:
                 self._forget(known.id)
         group = self.by_id[gid] = self.by_name[name] = Group(gid, name)
-        group.generation = generation
+        group.generation = generation or 0
         self.next_id = max(self.next_id, gid + 1)
 
     def _forget(self, gid: int) -> None:
@@ -338,48 +340,54 @@ class Groups:
     def _stopped(self) -> None:
         pass
 
+    def _unknown(self, found: list[Any]) -> None:
+        raise ValueError(f"{found} is no action")
+
     # --- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self, group: Group) -> list[Action]:
         """The actions that make this group as it is, from nothing."""
-        made: list[Action] = [(actions.GROUP, group.id, group.name, group.generation)]
-        made += [(actions.MEMBER, group.id, asdict(m)) for m in group.members.values()]
+        made: list[Action] = [actions.Group(group.id, group.name, group.generation)]
+        made += [actions.Member(group.id, asdict(m)) for m in group.members.values()]
         silences = {
             m: self.silent[group.id, m] for m in group.members if (group.id, m) in self.silent
         }
         if silences:
-            made.append((actions.SILENCE, group.id, silences))
+            made.append(actions.Silence(group.id, silences))
         if group.last_kind:
-            last = (group.last_kind, group.last_protocol_type, group.empty_since)
-            made.append((actions.EMPTIED, group.id, *last))
+            made.append(
+                actions.Emptied(
+                    group.id, group.last_kind, group.last_protocol_type, group.empty_since
+                )
+            )
         for sid, progress in group.progress.items():
             made += self._snapshot_progress(group.id, sid, progress)
-            made.append((actions.COMMITTED, group.id, sid, progress.committed_at))
+            made.append(actions.Committed(group.id, sid, progress.committed_at))
         return made
 
     def _snapshot_progress(self, gid: int, sid: int, progress: Progress) -> list[Action]:
         made: list[Action] = []
         if progress.position is not None:
             made.append(
-                (actions.COMMIT, gid, sid, progress.position, progress.epoch, progress.metadata)
+                actions.Commit(gid, sid, progress.position, progress.epoch, progress.metadata)
             )
         if progress.shared:
-            made.append((actions.SHARE, gid, sid, progress.cursor))
+            made.append(actions.Share(gid, sid, progress.cursor))
         if progress.expired:
-            made.append((actions.EXPIRED, gid, sid, progress.expired))
-        made += [(actions.AGAIN, gid, sid, *r) for r in progress.redelivery]
+            made.append(actions.Expired(gid, sid, progress.expired))
+        made += [actions.Again(gid, sid, *r) for r in progress.redelivery]
         for log in progress.pull_logs.values():
             leases = [list(lease) for lease in log.leases]
             numbers = [log.begin, log.acked, log.next]
             gaps = [list(gap) for gap in log.gaps]
-            made.append((actions.LOG, gid, sid, log.slot, log.member_id, numbers, gaps, leases))
+            made.append(actions.Log(gid, sid, log.slot, log.member_id, numbers, gaps, leases))
         return made
 
     def snapshot_slots(self, sid: int) -> Action:
         """What the subject has given out; pull logs that are alive count as if they ended now."""
         numbers = self.numbers[sid]
         live = [log.next + 1 for _, log in self.slots.get(sid, {}).values()]
-        return (actions.SLOTS, sid, numbers.given, max([numbers.top, *live]))
+        return actions.Slots(sid, numbers.given, max([numbers.top, *live]))
 
     def _numbers(self, next_id: int, floor: int) -> None:
         self.next_id = max(self.next_id, next_id)

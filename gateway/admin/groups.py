@@ -43,7 +43,7 @@ async def skip(broker: Broker, arguments: Arguments) -> Answer:
     if _position(broker, group, subject) != position:
         raise _no(f"group {name!r} has moved on meanwhile")
     _check_target(subject, position, end, asked=to is not None)
-    await broker.coordinator.change([(actions.COMMIT, group.id, subject.id, end, -1, "")])
+    await broker.coordinator.change([actions.Commit(group.id, subject.id, end, -1, "")])
     logger.warning(
         "group %s goes on with %s at offset %d, as was asked: it never gets the messages from %d to %d",
         *(name, subject.name, end, position, end - 1),

@@ -1,103 +1,132 @@
-"""All groups: which sort a request is for, what happens when time passes, what the broker tells.
+"""Where decisions about groups are carried out: one write each, all or nothing. No Trio: see service.py.
 
-Every method takes `now` (seconds of any clock that does not go back), and neither waits nor blocks.
-What is to be durable is appended to the ledger: an answer may leave when `position` is synced. A
-JoinGroup or SyncGroup that cannot be answered yet gives a Ticket. `deadlines.next` says when `tick` is
-to be called.
+    1  decide        decisions.py and what is below it, on the draft. A refusal (GroupError) takes all back
+    2  append        all actions of the decision in one frame; the log applies them. StorageError takes all
+                     back: neither what is stored nor what is in memory has changed
+    3  answer        held requests that the decision answers. An answer may leave when the log is synced up
+                     to `position`: that is for the caller to wait for
+    4  look once     at the (group, subject) pairs that changed: held JoinGroups are answered here. `append`
+                     gets what may be handed out there, and looks at those who wait for messages
 
-At start members are taken over, and their session clocks go on (members.py).
+`append(actions, allowed)` is Sharing.append in a broker. `deadlines.next` says when `tick` is to be called,
+`take_answered` which tickets have their answer now.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from kumquat.core.delivery import actions, lifetimes
+from kumquat.core.delivery import actions
 from kumquat.core.errors import StorageError
-from kumquat.gateway.groups.assignment.division import Divisions, unshare
-from kumquat.gateway.groups.assignment.modes import TIMER, World
 from kumquat.gateway.groups.deadlines import Deadlines
-from kumquat.gateway.groups.errors import (
-    FencedInstance,
-    GroupIdNotFound,
-    InconsistentGroupProtocol,
-    InvalidSessionTimeout,
-    UnknownMember,
-)
-from kumquat.gateway.groups.ledger import Ledger
-from kumquat.gateway.groups.membership.classic import Classic
-from kumquat.gateway.groups.membership.client_assigned import BARRIER, Led
-from kumquat.gateway.groups.membership.consumer import Consumer
-from kumquat.gateway.groups.membership.members import (
-    HOLD,
-    PENDING,
-    REBALANCE,
-    SESSION,
-    SILENCE,
-    Caller,
-    Limits,
-    Members,
-    check_group_id,
-    is_led,
-)
-from kumquat.gateway.groups.membership.protocol import CONSUMER, STANDARD, choose_standard
-from kumquat.gateway.groups.membership.roster import HELD, TAKE, Roster, Step, Ticket
-from kumquat.gateway.groups.membership.weight import Weight
-from kumquat.gateway.groups.offsets import Offsets
-from kumquat.gateway.groups.repair import mend
-from kumquat.gateway.wire import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.gateway.groups.decisions import Decisions
+from kumquat.gateway.groups.draft import Draft, Effects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.engine import Allowed
     from kumquat.core.delivery.state import Group, Groups
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.groups.deadlines import Key
-    from kumquat.gateway.groups.membership.client_assigned_states import Participant
+    from kumquat.gateway.groups.assignment.modes import World
+    from kumquat.gateway.groups.draft import Pair
+    from kumquat.gateway.groups.membership.client_assigned import ClientAssigned
+    from kumquat.gateway.groups.membership.members import Caller, Limits
+    from kumquat.gateway.groups.membership.roster import Step, Ticket
+    from kumquat.gateway.groups.offsets import Position
+    from kumquat.gateway.wire import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        HeartbeatRequest,
+        HeartbeatResponse,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        OffsetCommitRequest,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
 
+    Append = Callable[[Sequence[Action], Mapping[Pair, Allowed]], int]
+
+T = TypeVar("T")
 RETRY_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
 
 class Coordinator:
-    def __init__(
-        self,
-        groups: Groups,
-        append: Callable[[Sequence[Action]], int],
-        world: World,
-        limits: Limits,
-    ) -> None:
+    def __init__(self, groups: Groups, append: Append, world: World, limits: Limits) -> None:
         self.groups = groups
-        self.deadlines = Deadlines()
-        self._world = world
-        self._limits = limits
-        self._ledger = Ledger(groups, append)
-        self._divisions = Divisions(self._ledger, world, self.deadlines)
-        self._members = Members(self._ledger, self._divisions, self.deadlines, world, limits)
-        self._classic = Classic(self._members)
-        self._consumer = Consumer(self._members)
-        self._offsets = Offsets(self._members)
-        self._weight = Weight(groups, self._joining)
-        self.patterns = self._members.patterns
-        self.commit = self._offsets.commit
-        self.fetch = self._offsets.fetch
+        self.position = 0
+        """Up to where the action log must be synced for all that was decided so far."""
+        self._append = append
+        self._draft = Draft(groups, world.now_ms)
+        self.deadlines = Deadlines(self._draft.undo)
+        self.decisions = Decisions(self._draft, self.deadlines, world, limits)
+        self.patterns = self.decisions.patterns
+        self._answered: list[Ticket] = []
 
-    @property
-    def position(self) -> int:
-        return self._ledger.position
+    # --- carrying out ----------------------------------------------------------------------------
+
+    def _carry_out(self, decide: Callable[[], T], now: float) -> T:
+        draft = self._draft
+        try:
+            answer = decide()
+        except BaseException:
+            draft.discard()
+            raise
+        if draft.is_empty:  # as of most heartbeats
+            draft.keep()
+            return answer
+        effects = draft.finish()
+        self._write(effects)
+        if effects.notes or effects.answers:
+            self._resolve(effects)
+        if effects.touched:
+            self.decisions.answer_held(effects.touched, now)
+            more = draft.finish()
+            assert not more.actions, "an answer to a held JoinGroup changes nothing that is stored"
+            draft.keep()
+            self._resolve(more)
+        return answer
+
+    def _write(self, effects: Effects) -> None:
+        allowed = self.decisions.allowed(effects.touched) if effects.touched else {}
+        together = [*effects.heard, *effects.actions] if effects.heard else effects.actions
+        if together or allowed:
+            try:
+                position = self._append(together, allowed)
+            except StorageError:
+                if effects.actions:
+                    self._draft.discard()
+                    raise
+                position = self._append([], allowed)
+            except (
+                BaseException
+            ):  # a fault in the broker: the next decision begins from a whole state
+                self._draft.discard()
+                raise
+            if position > self.position:
+                self.position = position
+        self._draft.keep()
+        for action in effects.actions:
+            if type(action) is actions.Group:
+                self.decisions.adopt(action.gid)
+
+    def _resolve(self, effects: Effects) -> None:
+        for note_logger, level, text, arguments in effects.notes:
+            note_logger.log(level, text, *arguments)
+        for ticket, answer in effects.answers:
+            if ticket.answer is None:
+                ticket.answer = answer
+                self._answered.append(ticket)
+
+    def take_answered(self) -> list[Ticket]:
+        """The tickets that were answered since this was last asked."""
+        answered, self._answered = self._answered, []
+        return answered
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -112,144 +141,44 @@ class Coordinator:
     ) -> JoinGroupResponse | Ticket:
         """`needs_id`: a client that comes without an id is sent back with one (version 4 on). `can_skip`:
         it may be told to lead without assigning (version 9 on)."""
-        check_group_id(request.group_id)
-        limits = self._limits
-        if not limits.min_session_ms <= request.session_timeout_ms <= limits.max_session_ms:
-            raise InvalidSessionTimeout(
-                f"a session time-out of {limits.min_session_ms} to {limits.max_session_ms} ms, "
-                f"not {request.session_timeout_ms}"
-            )
-        if not request.protocol_type or not request.protocols:
-            raise InconsistentGroupProtocol("a member has to offer a protocol")
-        group = self.groups.by_name.get(request.group_id)
-        led = self._is_to_be_led(group, request)
-        self._check_member_id(group, request)
-        if not request.member_id and request.group_instance_id is None and needs_id:
-            prefix, session_ms = caller.client_id, request.session_timeout_ms
-            member_id = self._members.give_id(request.group_id, prefix, session_ms, now)
-            return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-        self._weight.check_join(group, request, now)
-        roster = self._members.roster(group or self._ledger.make_group(request.group_id))
-        try:
-            if not led:
-                return self._classic.join(roster, request, caller, now)
-            if roster.led is None:
-                self._unshare(roster.group)
-                roster.led = Led(self._members, roster, request.protocol_type)
-            return roster.led.join(request, caller, now, can_skip=can_skip)
-        finally:
-            self._tidy(roster)
-
-    def _joining(self, group: Group) -> Iterable[Participant]:
-        led = self.led(group)
-        return () if led is None else led.participants.values()
-
-    def _tidy(self, roster: Roster) -> None:
-        """A group that was made for a request that was refused goes again."""
-        if roster.led is not None and not roster.led.participants:
-            roster.led = None
-        self._members.tidy(roster)
-
-    def _is_to_be_led(self, group: Group | None, request: JoinGroupRequest) -> bool:
-        led = self.led(group) if group is not None else None
-        if led is not None:
-            led.check_protocols(request)
-            return True
-        standard = choose_standard(request.protocols) if request.protocol_type == CONSUMER else None
-        if group is not None and group.members:
-            if standard is None:
-                raise InconsistentGroupProtocol(
-                    f"group {group.name!r} is served by the broker: {', '.join(sorted(STANDARD))}"
-                )
-            return False
-        return standard is None or request.protocols[0].name not in STANDARD
-
-    def _check_member_id(self, group: Group | None, request: JoinGroupRequest) -> None:
-        """An id must be that of a member, or one that was given."""
-        member_id = request.member_id
-        if not member_id:
-            return
-        if group is not None:
-            roster = self._members.peek(group)
-            if request.group_instance_id is not None:
-                known = roster.instances.get(request.group_instance_id)
-                if known is not None and known != member_id:
-                    raise FencedInstance(f"another one is {request.group_instance_id!r} now")
-            if member_id in roster.presences or (
-                roster.led is not None and member_id in roster.led.participants
-            ):
-                return
-        if member_id not in self._members.pending.get(request.group_id, ()):
-            raise UnknownMember(f"{member_id!r} is no member of {request.group_id!r}")
+        return self._carry_out(
+            lambda: self.decisions.join(request, caller, now, needs_id=needs_id, can_skip=can_skip),
+            now,
+        )
 
     def sync(
         self, request: SyncGroupRequest, caller: Caller, now: float
     ) -> SyncGroupResponse | Ticket:
-        led = self._led(request.group_id)
-        if led is not None and request.assignments:
-            self._weight.check_sync(self.groups.by_name[request.group_id], request, now)
-        return (led or self._classic).sync(request, caller, now)
+        return self._carry_out(lambda: self.decisions.sync(request, caller, now), now)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: float) -> HeartbeatResponse:
-        led = self._led(request.group_id)
-        if led is None:
-            return self._classic.heartbeat(request, caller, now)
-        led.heartbeat(request, caller, now)
-        return HeartbeatResponse()
+        return self._carry_out(lambda: self.decisions.heartbeat(request, caller, now), now)
 
     def leave(
         self, group_id: str, member_id: str, instance_id: str | None, caller: Caller, now: float
     ) -> None:
-        check_group_id(group_id)
-        if member_id in self._members.pending.get(group_id, ()):
-            self._arrived(group_id, member_id, now)
-            return
-        group = self.groups.by_name.get(group_id)
-        if group is None:
-            raise UnknownMember(f"there is no group {group_id!r}")
-        roster = self._members.peek(group)
-        if not member_id and instance_id is not None:  # an admin's word: whoever that is
-            member_id = roster.instances.get(instance_id, "")
-        if caller.bound.get(group_id) == member_id:
-            del caller.bound[group_id]
-        if roster.led is not None:
-            roster.led.check_member(member_id, instance_id)
-            roster.led.remove(member_id, now, "it left")
-        else:
-            roster, member = self._members.find(group_id, member_id, instance_id)
-            self._members.leave(roster, member, now, "it left")
-
-    def _arrived(self, group_id: str, member_id: str, now: float) -> None:
-        """An id that was given is no longer waited for."""
-        self._members.arrived(group_id, member_id)
-        led = self._led(group_id)
-        if led is not None:
-            led.check_joined(now)
+        self._carry_out(
+            lambda: self.decisions.leave(group_id, member_id, instance_id, caller, now), now
+        )
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
     ) -> ConsumerGroupHeartbeatResponse:
-        if self._led(request.group_id) is not None:
-            raise GroupIdNotFound(f"{request.group_id!r} is no group of consumers")
-        if request.member_epoch == 0:
-            self._weight.check_heartbeat(request, now)
-        try:
-            return self._consumer.heartbeat(request, caller, now)
-        finally:
-            group = self.groups.by_name.get(request.group_id)
-            if group is not None and not group.members:
-                self._tidy(self._members.peek(group))
+        return self._carry_out(lambda: self.decisions.consumer_heartbeat(request, caller, now), now)
 
-    def _led(self, group_id: str) -> Led | None:
-        check_group_id(group_id)
-        group = self.groups.by_name.get(group_id)
-        return None if group is None else self.led(group)
+    def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
+        return self._carry_out(lambda: self.decisions.commit(request, caller, now), now)
 
-    def _unshare(self, group: Group) -> None:
-        """A led group reads plain offsets."""
-        for sid, progress in list(group.progress.items()):
-            if progress.shared:
-                unshare(self._ledger, group, sid)
+    def fetch(
+        self,
+        group_id: str,
+        member_id: str | None,
+        epoch: int,
+        topics: Iterable[tuple[str, Iterable[int]]] | None,
+        caller: Caller,
+    ) -> list[Position]:
+        """It appends nothing: see Offsets.fetch."""
+        return self.decisions.fetch(group_id, member_id, epoch, topics, caller)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -259,132 +188,49 @@ class Coordinator:
             if key in self.deadlines:  # moved on by what came of another one
                 continue
             try:
-                self._passed(key, now)
+                self._carry_out(lambda key=key: self.decisions.passed(key, now), now)  # type: ignore[misc]
             except StorageError as error:
                 logger.error("groups cannot be written, trying again soon: %s", error)
                 self.deadlines.set(key, now + RETRY_SECONDS)
+                self._draft.keep()
             except Exception:  # a fault of one group must not stop the clock of all
                 logger.exception("deadline %s failed", key)
 
-    def _passed(self, key: Key, now: float) -> None:
-        kind = key[0]
-        if kind == PENDING:
-            self._arrived(key[1], key[2], now)
-            return
-        if kind == SILENCE:
-            self._members.count_silence(now)
-            return
-        roster = self._members.rosters.get(key[1])
-        if roster is None:
-            return
-        if self.groups.by_id.get(key[1]) is not roster.group:
-            self._members.drop(roster)
-            return
-        if kind == TIMER:
-            if key[2] in roster.divisions:
-                self._divisions.advance(roster, key[2], now)
-                self._members.tidy(roster)
-        elif roster.led is not None:
-            if kind == BARRIER:
-                roster.led.time_out(now)
-            elif kind == SESSION:
-                roster.led.expire(key[2], now)
-        elif key[-1] in roster.presences:
-            self._member_passed(kind, roster, key[2], now)
-
-    def _member_passed(self, kind: str, roster: Roster, member_id: str, now: float) -> None:
-        member, presence = roster.group.members[member_id], roster.presences[member_id]
-        if kind == HOLD:
-            self._classic.answer_held(roster, presence, now, late=True)
-        elif kind == SESSION:
-            self._members.leave(roster, member, now, "it was silent for its session time-out")
-        elif kind == REBALANCE:
-            self._members.leave(roster, member, now, "it did not rejoin within its time-out")
-
-    # --- what the rest of the broker tells -------------------------------------------------------
+    # --- what the rest of the broker reports -----------------------------------------------------
 
     def start(self, now: float) -> None:
         """Take over what the action log knows."""
-        mend(self._ledger, self._world.subjects)
-        for group in list(self.groups.by_id.values()):
-            shares = any(progress.shared for progress in group.progress.values())
-            if is_led(group):
-                roster = self._members.roster(group)
-                roster.led = Led.restored(self._members, roster, now)
-            elif group.members or shares:
-                self._members.resume(self._members.roster(group), now)
-        self._members.count_silence(now)
+        self._carry_out(lambda: self.decisions.start(now), now)
 
-    def expire(self, group_ids: Iterable[int]) -> int:
+    def expire(self, group_ids: Iterable[int], now: float) -> int:
         """Forget offsets past their retention, and groups that are nothing any more; how many of both."""
-        count = 0
-        for gid in group_ids:
-            group = self.groups.by_id.get(gid)
-            if group is not None and self.led(group) is None:
-                count += self._expire(group)
-        return count
-
-    def _expire(self, group: Group) -> int:
-        roster, limits = self._members.peek(group), self._limits
-        in_use = {sid for sid, division in roster.divisions.items() if division.in_use}
-        now_ms, retention_ms = self._world.now_ms(), limits.offsets_retention_ms
-        changes = lifetimes.expired(group, in_use, now_ms, retention_ms, limits.offsets_check_ms)
-        self._ledger.append(changes)
-        for change in changes:
-            if change[0] == actions.FORGET:
-                self._members.drop(roster)
-                logger.info("group %s: expired with its offsets", group.name)
-            else:
-                self._divisions.forget(roster, change[2])
-                logger.info("group %s: its offset of subject %d expired", group.name, change[2])
-        return len(changes)
+        return self._carry_out(lambda: self.decisions.expire(group_ids), now)
 
     def subject_added(self, subject: Subject, now: float) -> None:
-        self._members.subject_added(subject, now)
+        self._carry_out(lambda: self.decisions.subject_added(subject, now), now)
 
-    def subject_removed(self, sid: int) -> None:
+    def subject_removed(self, sid: int, now: float) -> None:
         """All groups forget it, and members that held it are told."""
-        self._ledger.append([(actions.GONE, sid)])
-        self._members.subject_removed(sid)
+        self._carry_out(lambda: self.decisions.subject_removed(sid), now)
 
     def config_changed(self, group_id: str | None, sid: int | None, now: float) -> None:
         """The config of a group, or of a subject for all groups, was altered."""
-        for roster in list(self._members.rosters.values()):
-            if group_id is None or roster.group.name == group_id:
-                for division in [sid] if sid is not None else list(roster.divisions):
-                    if division in roster.divisions:
-                        self._divisions.advance(roster, division, now)
+        self._carry_out(lambda: self.decisions.config_changed(group_id, sid, now), now)
 
     def request_rebalance(self, group: Group, member_id: str, now: float) -> None:
         """Take all pull logs from a member and give it new ones: what it had not acked is shared again."""
-        roster = self._members.roster(group)
-        presence, member = roster.presences.get(member_id), group.members.get(member_id)
-        if presence is None or member is None:
-            return
-        held = [
-            sid
-            for sid, slot in member.holds.items()
-            if slot and self._divisions.phase(roster, presence, sid) is HELD
-        ]
-        self._divisions.move(roster, presence, TAKE, held, now)
+        self._carry_out(lambda: self.decisions.request_rebalance(group, member_id, now), now)
+
+    # --- for those who look ----------------------------------------------------------------------
 
     def step(self, group: Group, sid: int) -> Step | None:
-        """Where the division of a subject stands; None: nobody is subscribed to it."""
-        roster = self._members.rosters.get(group.id)
-        division = None if roster is None else roster.divisions.get(sid)
-        return None if division is None else division.step
+        return self.decisions.step(group, sid)
 
     def sharers(self, group: Group, sid: int) -> int:
-        roster = self._members.rosters.get(group.id)
-        division = None if roster is None else roster.divisions.get(sid)
-        return 0 if division is None else len(division.pull)
+        return self.decisions.sharers(group, sid)
 
     def why_exclusive(self, group: Group) -> str:
-        """Why a group with several members does not share, where that is for their clients; or nothing."""
-        roster = self._members.rosters.get(group.id)
-        divisions = () if roster is None else roster.divisions.values()
-        return next((division.reason for division in divisions if division.reason), "")
+        return self.decisions.why_exclusive(group)
 
-    def led(self, group: Group) -> Led | None:
-        roster = self._members.rosters.get(group.id)
-        return None if roster is None else roster.led
+    def client_assigned(self, group: Group) -> ClientAssigned | None:
+        return self.decisions.client_assigned(group)

@@ -8,13 +8,17 @@ about one entry for each deadline.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kumquat.core.delivery.undo import Undo
 
 Key = tuple[Any, ...]
 
 
 class Deadlines:
-    def __init__(self) -> None:
+    def __init__(self, undo: Undo) -> None:
+        self._undo = undo
         self._when: dict[Key, float] = {}
         self._queued: dict[Key, float] = {}
         """The earliest entry that the heap has for a key."""
@@ -30,13 +34,21 @@ class Deadlines:
         return self._heap[0][0] if self._heap else float("inf")
 
     def set(self, key: Key, when: float) -> None:
+        self._undo.call(self._put, key, self._when.get(key))
+        self._put(key, when)
+
+    def drop(self, key: Key) -> None:
+        if key in self._when:
+            self._undo.call(self._put, key, self._when.pop(key))
+
+    def _put(self, key: Key, when: float | None) -> None:
+        if when is None:
+            self._when.pop(key, None)
+            return
         self._when[key] = when
         queued = self._queued.get(key)
         if queued is None or when < queued:
             self._push(key, when)
-
-    def drop(self, key: Key) -> None:
-        self._when.pop(key, None)
 
     def due(self, now: float) -> list[Key]:
         """The deadlines that have passed; they are dropped."""

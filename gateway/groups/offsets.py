@@ -88,13 +88,14 @@ class Commit:
 class Offsets:
     def __init__(self, members: Members) -> None:
         self._members = members
+        self._draft = members.draft
 
     # --- commits ---------------------------------------------------------------------------------
 
     def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
         """A code per partition, in the order of the request. GroupError: for all of it."""
         check_group_id(request.group_id, may_be_empty=True)
-        group = self._members.ledger.groups.by_name.get(request.group_id)
+        group = self._draft.groups.by_name.get(request.group_id)
         member = self._committer(group, request, caller, now)
         done = Commit()
         for topic in request.topics:
@@ -103,17 +104,20 @@ class Offsets:
                 code = _refusal(subject, asked)
                 done.codes.append(code)
                 if subject is not None and not code:
-                    group = group or self._members.ledger.make_group(request.group_id)
+                    group = group or self._draft.make_group(request.group_id)
                     self._commit_one(done, group, member, subject, asked)
         if group is None:
             return done.codes
-        self._members.ledger.append(done.changes)
         for sid in done.begun:
-            self._members.world.changed(group, sid)
+            self._draft.touch(group.id, sid)
         roster = self._members.rosters.get(group.id)
-        if roster is not None:
-            for sid in roster.divisions.keys() & done.touched:
-                self._members.divisions.advance(roster, sid, now)
+        touched = done.touched & roster.divisions.keys() if roster is not None else ()
+        if roster is None or not touched:
+            self._draft.append_last(done.changes)
+            return done.codes
+        self._draft.append(done.changes)
+        for sid in touched:
+            self._members.divisions.advance(roster, sid, now)
         return done.codes
 
     def _committer(
@@ -127,9 +131,9 @@ class Offsets:
             raise UnknownMember(f"group {request.group_id!r} has members: only they may commit")
         if group is None:
             raise IllegalGeneration(f"there is no group {request.group_id!r}")
-        led = self._members.peek(group).led
-        if led is not None:
-            led.check_commit(request, now)
+        client_assigned = self._members.peek(group).client_assigned
+        if client_assigned is not None:
+            client_assigned.check_commit(request, now)
             return None
         roster, member = self._members.find(
             request.group_id, request.member_id, request.group_instance_id
@@ -138,7 +142,7 @@ class Offsets:
             if member.kind == KIP_848:
                 raise StaleMemberEpoch(f"the epoch is {member.generation}")
             raise IllegalGeneration(f"the generation is {member.generation}")
-        caller.bound[request.group_id] = member.id
+        self._members.bind(caller, roster, member.id)
         if member.kind != KIP_848:
             self._members.touch(roster, member, now)
         return member
@@ -166,8 +170,8 @@ class Offsets:
         wanted = (asked.committed_offset, asked.committed_leader_epoch, metadata)
         if progress is None or shared or wanted != _stored(progress) or self._is_old(progress):
             if shared:
-                done.changes.append((actions.DROP, group.id, subject.id))
-            done.changes.append((actions.COMMIT, group.id, subject.id, *wanted))
+                done.changes.append(actions.Drop(group.id, subject.id))
+            done.changes.append(actions.Commit(group.id, subject.id, *wanted))
             if shared or progress is None or not progress.committed:
                 done.touched.add(subject.id)
 
@@ -175,7 +179,7 @@ class Offsets:
         """A member that shares and is alone begins at an end of the subject."""
         if len(group.members) == 1:
             sequence = subject.earliest if end == EARLIEST else subject.high_watermark
-            done.changes.append((actions.SHARE, group.id, subject.id, sequence))
+            done.changes.append(actions.Share(group.id, subject.id, sequence))
             done.begun.append(subject.id)
 
     def _is_old(self, progress: Progress) -> bool:
@@ -203,7 +207,7 @@ class Offsets:
     ) -> list[Position]:
         """Positions in the order asked; `topics` None: all that there are. GroupError: for all of it."""
         check_group_id(group_id, may_be_empty=True)
-        group = self._members.ledger.groups.by_name.get(group_id)
+        group = self._draft.groups.by_name.get(group_id)
         if group is None:
             return [Position(topic, index) for topic, indexes in topics or () for index in indexes]
         roster = self._members.peek(group)
@@ -259,7 +263,7 @@ class Offsets:
         if presence is not None:
             presence.expecting.pop(sid, None)
             presence.grants.pop(sid, None)
-            presence.nets.pop(sid, None)
+            presence.replaced.pop(sid, None)
 
     def _could_be_sharing(
         self, roster: Roster, member: Member | None, sid: int, caller: Caller

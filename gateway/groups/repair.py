@@ -17,24 +17,24 @@ from kumquat.core.delivery import actions
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group, Member
     from kumquat.core.logs.messages.subject import Subjects
-    from kumquat.gateway.groups.ledger import Ledger
+    from kumquat.gateway.groups.draft import Draft
 
 logger = logging.getLogger(__name__)
 
 
-def mend(ledger: Ledger, subjects: Subjects) -> None:
-    groups, known = ledger.groups, subjects.by_id
+def repair(draft: Draft, subjects: Subjects) -> None:
+    groups, known = draft.groups, subjects.by_id
     gone = {sid for group in groups.by_id.values() for sid in group.progress if sid not in known}
-    ledger.append([(actions.GONE, sid) for sid in sorted(gone)])
+    draft.append([actions.Gone(sid) for sid in sorted(gone)])
     for group in list(groups.by_id.values()):
         owners: set[int] = set()
         for member in list(group.members.values()):
             wrong = [sid for sid in member.holds if not _fits(group, member, sid, owners, subjects)]
             if wrong:
                 holds = {sid: slot for sid, slot in member.holds.items() if sid not in wrong}
-                ledger.put(group, member, holds=holds)
-                _tell(f"member {member.id} does not hold subjects {wrong} after all", group)
-        _release_unheld(ledger, group)
+                draft.put(group, member, holds=holds)
+                _note(draft, group, f"member {member.id} does not hold subjects {wrong} after all")
+        _release_unheld(draft, group)
 
 
 def _fits(group: Group, member: Member, sid: int, owners: set[int], subjects: Subjects) -> bool:
@@ -50,14 +50,15 @@ def _fits(group: Group, member: Member, sid: int, owners: set[int], subjects: Su
     return True
 
 
-def _release_unheld(ledger: Ledger, group: Group) -> None:
+def _release_unheld(draft: Draft, group: Group) -> None:
     for sid, progress in group.progress.items():
         for slot, log in list(progress.pull_logs.items()):
             owner = group.members.get(log.member_id)
             if owner is None or owner.holds.get(sid) != slot:
-                ledger.append([(actions.RELEASE, group.id, sid, slot)])
-                _tell(f"nobody holds slot {slot} of subject {sid}", group)
+                draft.append([actions.Release(group.id, sid, slot)])
+                _note(draft, group, f"nobody holds slot {slot} of subject {sid}")
 
 
-def _tell(what: str, group: Group) -> None:
-    logger.warning("group %s as stored does not fit together: %s", group.name, what)
+def _note(draft: Draft, group: Group, what: str) -> None:
+    text = "group %s as stored does not fit together: %s"
+    draft.note(logger, logging.WARNING, text, group.name, what)

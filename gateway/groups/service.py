@@ -1,25 +1,25 @@
-"""Groups in a running broker: a thin Trio shell around kumquat.gateway.groups.Coordinator.
+"""Groups in a running broker: a thin Trio shell around the Coordinator (coordinator.py).
 
-It decides nothing. It gives the decisions their clock, sees to it that an answer leaves only when what it
-builds on is durable, waits with requests that are held, has one task for all deadlines and one that looks
-for offsets past their retention, some groups at a time.
+It decides nothing. It gives the decisions their clock, sends an answer only when what it builds on is
+durable, waits with requests that are held, has one task for all deadlines and one that looks for
+offsets past their retention, some groups at a time.
+
+A JoinGroup on its way: handlers/join_group.py → `join` → Coordinator.join → Decisions.join →
+Classic.join or ClientAssigned.join → Coordinator writes the effects through Sharing.append →
+ActionService.append_nowait → `_answer` waits: if the request is held for its answer, then until the
+action log is synced.
 
 For other parts of the broker:
     groups                        the durable state: groups, members, positions, pull logs
-    group_config(name)            what is configured for a group
     request_rebalance(group, id)  take all pull logs from a member and give it new ones
-    subscribers(group, sid)       how many members share a subject
-    hand_outs(group, sid)         what may be handed out of it now
-    on_resumed(callback)          callback(group, sid): more may be handed out than before
     config_changed(group, sid)    a group's, or a subject's, configs were altered
-    change(actions)               an admin's word, when it is durable
+    change(actions)               what an admin changes, when it is durable
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager, contextmanager
-from enum import Enum
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,7 +33,7 @@ from kumquat.gateway.groups.coordinator import Coordinator
 from kumquat.gateway.groups.errors import CoordinatorNotAvailable, GroupError
 from kumquat.gateway.groups.membership.members import Caller, Limits
 from kumquat.gateway.groups.membership.refusals import Refusals
-from kumquat.gateway.groups.membership.roster import Step, Ticket
+from kumquat.gateway.groups.membership.roster import Ticket
 from kumquat.gateway.groups.membership.weight import MAX_CLIENT_ID
 from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import OffsetCommitRequestTopic
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.sharing.service import Sharing
     from kumquat.core.delivery.state import Group
     from kumquat.core.logs.actions.service import ActionService
     from kumquat.core.logs.messages.subject import Subject, Subjects
@@ -76,15 +77,6 @@ PARTITIONS_AT_A_TIME = 200
 """Of a commit, in one step of the event loop: some 2 ms."""
 
 
-class HandOut(Enum):
-    ALL = "all"
-    AGAIN = "what waits to be delivered again, nothing new"
-    NOTHING = "nothing"
-
-
-HAND_OUTS = {Step.SHARING: HandOut.ALL, Step.DRAINING: HandOut.AGAIN}
-
-
 def limits(config: BrokerConfig) -> Limits:
     return Limits(
         min_session_ms=config.group_min_session_timeout_ms,
@@ -98,18 +90,25 @@ def limits(config: BrokerConfig) -> Limits:
     )
 
 
-class Coordination:
+class GroupService:
     def __init__(
-        self, actions: ActionService, subjects: Subjects, registry: Registry, limits: Limits
+        self,
+        actions: ActionService,
+        sharing: Sharing,
+        subjects: Subjects,
+        registry: Registry,
+        limits: Limits,
     ) -> None:
         self.groups = actions.groups
         self.subjects = subjects
         self._actions = actions
+        self._sharing = sharing
         self._limits = limits
         self._registry = registry
-        self._core = Coordinator(actions.groups, actions.append_nowait, self, limits)
+        self._core = Coordinator(actions.groups, sharing.append, self, limits)
         self._refusals = Refusals()
-        self._resumed: list[Callable[[Group, int], None]] = []
+        self._held: dict[Ticket, trio.Event] = {}
+        """Requests that wait for their answer."""
         self._sooner = trio.Event()
         self._sleeps_until = NEVER
 
@@ -117,7 +116,7 @@ class Coordination:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """See to deadlines until cancelled. Started when what was stored is taken over."""
-        self._core.start(trio.current_time())
+        self._do(lambda: self._core.start(trio.current_time()))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._expire_offsets)
             task_status.started()
@@ -132,7 +131,7 @@ class Coordination:
             if trio.current_time() - self._sleeps_until > STALL_SECONDS:
                 # The whole broker stood still. Heartbeats wait to be read: read them first.
                 await trio.sleep(STALL_SECONDS)
-            self._core.tick(trio.current_time())
+            self._do(lambda: self._core.tick(trio.current_time()))
 
     async def _expire_offsets(self) -> None:
         while True:
@@ -147,7 +146,8 @@ class Coordination:
         count, ids = 0, list(self.groups.by_id)
         for first in range(0, len(ids), EXPIRED_AT_ONCE):
             some = ids[first : first + EXPIRED_AT_ONCE]
-            count += self._do(lambda some=some: self._core.expire(some))  # type: ignore[misc]
+            now = trio.current_time()
+            count += self._do(lambda some=some, now=now: self._core.expire(some, now))  # type: ignore[misc]
             await trio.lowlevel.checkpoint()
         return count
 
@@ -276,12 +276,7 @@ class Coordination:
     ) -> Any:
         answer = self._do(decide)
         if isinstance(answer, Ticket):
-            ticket, ready = answer, trio.Event()
-            ticket.on_answer(ready.set)
-            if ticket.answer is None:
-                with polling:
-                    await ready.wait()
-            answer = ticket.answer
+            answer = await self._wait(answer, polling)
             if answer is None:
                 raise CoordinatorNotAvailable("the broker stops, or the client has gone")
             if isinstance(answer, GroupError):
@@ -289,12 +284,26 @@ class Coordination:
         await self._durable()
         return answer
 
+    async def _wait(self, ticket: Ticket, polling: AbstractContextManager[None]) -> Any:
+        """The answer of a held request; None: the broker stops."""
+        if ticket.answer is None:
+            answered = self._held[ticket] = trio.Event()
+            try:
+                with polling:
+                    await answered.wait()
+            finally:
+                del self._held[ticket]
+        return ticket.answer
+
     def _do(self, decide: Callable[[], T]) -> T:
         try:
             return decide()
         except StorageError as error:
             raise CoordinatorNotAvailable(str(error)) from error
         finally:
+            for ticket in self._core.take_answered():
+                if ticket in self._held:
+                    self._held[ticket].set()
             self._set_alarm()
 
     async def _durable(self) -> None:
@@ -312,8 +321,7 @@ class Coordination:
         if outcome[0] is not None:
             raise CoordinatorNotAvailable(str(outcome[0])) from outcome[0]
 
-    # --- what the decisions ask (kumquat.gateway.groups.assignment.division.World)
-    # ----------------------------------
+    # --- what the decisions ask (assignment/modes.py, World) -------------------------------------
 
     def config(self, group: str) -> GroupConfig:
         return self._registry.group_config(group)
@@ -324,34 +332,20 @@ class Coordination:
     def now_ms(self) -> int:
         return self._actions.now_ms()
 
-    def changed(self, group: Group, sid: int) -> None:
-        for callback in self._resumed:
-            callback(group, sid)
-
     # --- for other parts of the broker -----------------------------------------------------------
-
-    def group_config(self, name: str) -> GroupConfig:
-        return self._registry.group_config(name)
 
     def request_rebalance(self, group: Group, member_id: str) -> None:
         self._do(lambda: self._core.request_rebalance(group, member_id, trio.current_time()))
 
-    def subscribers(self, group: Group, sid: int) -> int:
-        return self._core.sharers(group, sid)
-
-    def hand_outs(self, group: Group, sid: int) -> HandOut:
-        step = self._core.step(group, sid)
-        return HandOut.NOTHING if step is None else HAND_OUTS.get(step, HandOut.NOTHING)
-
     def state(self, group: Group) -> str:
         """What Kafka calls it: Empty, PreparingRebalance, CompletingRebalance, Stable."""
-        led = self._core.led(group)
-        if led is not None:
-            return led.state.value
+        client_assigned = self._core.client_assigned(group)
+        if client_assigned is not None:
+            return client_assigned.state.value
         return "Stable" if group.members else "Empty"
 
     def why_exclusive(self, group: Group) -> str:
-        """Why it does not share, if a client that is not known to is in the way; else nothing."""
+        """Why it does not share, if a client that is not known to share prevents it; else nothing."""
         return self._core.why_exclusive(group)
 
     def exclusive(self) -> dict[str, str]:
@@ -361,14 +355,11 @@ class Coordination:
         )
         return dict(islice(((name, why) for name, why in explained if why), MOST_EXPLAINED))
 
-    def on_resumed(self, callback: Callable[[Group, int], None]) -> None:
-        self._resumed.append(callback)
-
     def config_changed(self, group: str | None = None, sid: int | None = None) -> None:
         self._do(lambda: self._core.config_changed(group, sid, trio.current_time()))
 
     async def change(self, changes: Sequence[Action]) -> None:
-        await self._actions.wait_synced(self._actions.append_nowait(changes))
+        await self._actions.wait_synced(self._sharing.append(changes))
 
     def subject_added(self, subject: Subject) -> None:
         """Members that are subscribed to it are told."""
@@ -376,14 +367,14 @@ class Coordination:
 
     def subject_removed(self, subject: Subject) -> None:
         """All groups forget it, and members that held it are told."""
-        self._tell(lambda: self._core.subject_removed(subject.id))
+        self._tell(lambda: self._core.subject_removed(subject.id, trio.current_time()))
 
     def _tell(self, decide: Callable[[], None]) -> None:
         """What has happened elsewhere has happened; at the next start it is seen anyway."""
         try:
             self._do(decide)
         except CoordinatorNotAvailable as error:
-            logger.error("groups could not be told of a change of topics: %s", error)
+            logger.error("groups could not take in a change of topics: %s", error)
 
 
 def _parts(topics: list[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommitRequestTopic]]:

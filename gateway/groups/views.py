@@ -3,11 +3,11 @@
 Type: `consumer` as soon as one member speaks KIP-848, else `classic`, as in Kafka; a group without members
 keeps the type and the protocol type of the last one. A group that never had any has no protocol type.
 
-Who shares a subject is shown without its partition, but for one: tools list a partition's lag once for
-each member that they are told has it, so the sum over the rows would be the lag times the members. It is
-shown with the member that the group's position waits for, the one that has leased the lowest message that
-is not acked: the row then names whom to look at. ConsumerGroupDescribe has room for both: there the target
-assignment shows what each member reads.
+Of the members that share a subject only one is shown with its partition. Tools list a partition's lag
+once for each member that has it, so the sum over the rows would be the lag times the members. The
+partition is shown with the member that the group's position waits for: the one that has leased the lowest
+message that is not acked. So the row names the member to look at. ConsumerGroupDescribe has room for
+both: there the target assignment shows what each member reads.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kumquat.gateway.groups.membership.protocol import (
+    CLIENT_ASSIGNED,
     CONSUMER,
     KIP_848,
-    LED,
     assignment_bytes,
     unpack,
 )
@@ -98,6 +98,6 @@ def shown(broker: Broker, member: Member, fronts: Mapping[int, str]) -> list[Sub
 
 def assignment(broker: Broker, member: Member, fronts: Mapping[int, str]) -> bytes:
     """With what a member is listed, as classic members are told it."""
-    if member.kind == LED:
+    if member.kind == CLIENT_ASSIGNED:
         return unpack(member.assignment)
     return assignment_bytes(subject.name for subject in shown(broker, member, fronts))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.core.delivery.actions import FORGET
+from kumquat.core.delivery.actions import Forget
 from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -49,7 +49,7 @@ async def delete_groups(session: Session, request: DeleteGroupsRequest) -> Delet
     codes |= {name: _check(groups, name) for name in found}  # others had their turn meanwhile
     gone = [groups.by_name[name] for name in found if codes[name] == ErrorCode.NONE]
     if gone:
-        await broker.coordinator.change([(FORGET, group.id) for group in gone])
+        await broker.coordinator.change([Forget(group.id) for group in gone])
     return DeleteGroupsResponse(results=[DeletableGroupResult(n, codes[n]) for n in names])
 
 

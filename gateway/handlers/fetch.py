@@ -45,9 +45,9 @@ from kumquat.gateway.wire import FetchableTopicResponse, FetchRequest, FetchResp
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
+    from kumquat.core.delivery.sharing.hand_outs import Waiter
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.net.dispatch import Session
-    from kumquat.gateway.sharing.hand_outs import Waiter
     from kumquat.gateway.wire import AbortedTransaction, FetchPartition, FetchTopic
 
 PARTITIONS_AT_A_TIME = 200
@@ -104,7 +104,12 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
             break
         if not answer.overtaken():
             with session.long_poll():
-                await broker.sharing.wait(list(answer.awaited), answer.waiters, deadline)
+                await broker.sharing.wait(
+                    list(answer.awaited),
+                    answer.waiters,
+                    deadline,
+                    broker.coordinator.request_rebalance,
+                )
     return FetchResponse(responses=answer.topics)
 
 

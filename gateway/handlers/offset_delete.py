@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.core.delivery.actions import DROP
-from kumquat.gateway.groups.membership.protocol import LED
+from kumquat.core.delivery.actions import Drop
+from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED
 from kumquat.gateway.handlers.common.lookup import find_partition
 from kumquat.gateway.net.dispatch import Refused, handles
 from kumquat.gateway.net.turns import Turn
@@ -52,7 +52,7 @@ async def offset_delete(session: Session, request: OffsetDeleteRequest) -> Offse
         topics.append(OffsetDeleteResponseTopic(topic.name, partitions))
     known = sorted(dropped & group.progress.keys())
     if known:
-        await broker.coordinator.change([(DROP, group.id, sid) for sid in known])
+        await broker.coordinator.change([Drop(group.id, sid) for sid in known])
     return OffsetDeleteResponse(topics=topics)
 
 
@@ -62,7 +62,7 @@ def _find(broker: Broker, name: str) -> Group:
     group = broker.coordinator.groups.by_name.get(name)
     if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
-    if any(member.kind == LED for member in group.members.values()):
+    if any(member.kind == CLIENT_ASSIGNED for member in group.members.values()):
         raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members that assign")
     return group
 

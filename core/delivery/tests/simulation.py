@@ -54,7 +54,7 @@ class Simulation:
         self.clients: list[Client] = []
         self.steals: list[str] = []
         self.handled = 0
-        self.do((actions.GROUP, 1, "g"), (actions.SHARE, 1, SID, 0))
+        self.do(actions.Group(1, "g"), actions.Share(1, SID, 0))
         self.progress = self.groups.by_id[1].progress[SID]
 
     def do(self, *done: Action) -> None:
@@ -71,7 +71,7 @@ class Simulation:
     def _begin(self, client: Client) -> None:
         opened = engine.open_pull_log(self.groups, self.groups.by_id[1], SID, client.name)
         self.do(opened)
-        client.log = self.groups.slots[SID][opened[3]][1]
+        client.log = self.groups.slots[SID][opened.slot][1]
         client.position = client.handled_upto = client.log.position
 
     # --- a tick --------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Simulation:
         client.told = None
         self._commit(client)
         client.queue, client.queued = [], 0
-        self.do((actions.RELEASE, 1, SID, client.log.slot))
+        self.do(actions.Release(1, SID, client.log.slot))
         self._begin(client)
 
 

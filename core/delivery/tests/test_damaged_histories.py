@@ -20,7 +20,7 @@ def replayed(frames: list[list[actions.Action]]) -> Groups:
     for frame in frames:
         for action in frame:
             with contextlib.suppress(KeyError, ValueError):
-                groups.apply(tuple(action))
+                groups.apply(action)
     return groups
 
 

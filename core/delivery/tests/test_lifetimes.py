@@ -16,17 +16,14 @@ IDLE = 600_000
 
 def member(name: str = "m") -> Action:
     numbers = {"generation": 1, "session_ms": 1, "rebalance_ms": 1}
-    return (
-        actions.MEMBER,
-        1,
-        {"id": name, "kind": "eager", "client_id": "", "host": "", **numbers},
-    )
+    fields = {"id": name, "kind": "eager", "client_id": "", "host": "", **numbers}
+    return actions.Member(1, fields)
 
 
 def history(*done: tuple[int, Action]) -> Group:
     """Actions, each with the day on which it was done."""
     groups = Groups()
-    groups.apply((actions.GROUP, 1, "g"))
+    groups.apply(actions.Group(1, "g"))
     for day, action in done:
         groups.now_ms = day * DAY
         groups.apply(action)
@@ -34,11 +31,11 @@ def history(*done: tuple[int, Action]) -> Group:
 
 
 def commit(sid: int) -> Action:
-    return (actions.COMMIT, 1, sid, 5, -1, "")
+    return actions.Commit(1, sid, 5, -1, "")
 
 
-LEFT: Action = (actions.LEFT, 1, "m")
-FORGET: Action = (actions.FORGET, 1)
+LEFT: Action = actions.Left(1, "m")
+FORGET: Action = actions.Forget(1)
 
 
 @pytest.mark.parametrize(
@@ -46,12 +43,12 @@ FORGET: Action = (actions.FORGET, 1)
     [
         (history((1, commit(1))), 7, []),
         (history((1, commit(1))), 8, [FORGET]),
-        (history((1, commit(1)), (3, commit(2))), 8, [(actions.DROP, 1, 1)]),
+        (history((1, commit(1)), (3, commit(2))), 8, [actions.Drop(1, 1)]),
         (history((1, commit(1)), (5, member())), 100, []),
         (history((1, commit(1)), (5, member()), (20, LEFT)), 26, []),
         (history((1, commit(1)), (5, member()), (20, LEFT)), 27, [FORGET]),
         (history((1, member()), (1, LEFT), (3, commit(1))), 9, []),
-        (history((1, member()), (1, commit(2))), 8, [(actions.DROP, 1, 2)]),
+        (history((1, member()), (1, commit(2))), 8, [actions.Drop(1, 2)]),
         (history((1, member()), (2, LEFT)), 2, []),
         (history((1, member()), (2, LEFT)), 3, [FORGET]),
         (history((1, member()), (2, LEFT), (2, member())), 100, []),

@@ -142,9 +142,9 @@ def hoarder(seconds_of_work: float) -> Simulation:
     for client in crowd(2, 0.0):
         simulation.join(client)
     log = simulation.progress.pull_logs[1]
-    simulation.do((actions.PULL, 1, SID, 1, log.next, [[0, 1100, 1]]))
+    simulation.do(actions.Pull(1, SID, 1, log.next, [[0, 1100, 1]]))
     simulation.now = 100 * seconds_of_work / 1000
-    simulation.do((actions.ACK, 1, SID, 1, log.begin + 100))
+    simulation.do(actions.Ack(1, SID, 1, log.begin + 100))
     simulation.high_watermark = 1100
     simulation.policy.nothing_given(simulation.progress.pull_logs[2], simulation.now)
     simulation.now += 2.0

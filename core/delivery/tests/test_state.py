@@ -18,15 +18,15 @@ SID = 3
 
 def shared(at: int = 0) -> Groups:
     groups = Groups()
-    groups.apply((actions.GROUP, 1, "g"))
-    groups.apply((actions.SHARE, 1, SID, at))
+    groups.apply(actions.Group(1, "g"))
+    groups.apply(actions.Share(1, SID, at))
     return groups
 
 
 def opened(groups: Groups, member_id: str = "m", gid: int = 1) -> PullLog:
     action = engine.open_pull_log(groups, groups.by_id[gid], SID, member_id)
     groups.apply(action)
-    return groups.slots[SID][action[3]][1]
+    return groups.slots[SID][action.slot][1]
 
 
 def member(generation: int = 1, holds: dict[str, int] | None = None) -> dict[str, object]:
@@ -94,8 +94,8 @@ def test_offsets_of_the_highest_slot_are_positive() -> None:
 
 def test_slots_are_unique_over_all_groups_of_a_subject() -> None:
     groups = shared()
-    groups.apply((actions.GROUP, 2, "h"))
-    groups.apply((actions.SHARE, 2, SID, 0))
+    groups.apply(actions.Group(2, "h"))
+    groups.apply(actions.Share(2, SID, 0))
     assert [opened(groups, "a").slot, opened(groups, "b", 2).slot, opened(groups, "c").slot] == [
         1,
         2,
@@ -111,7 +111,7 @@ def test_a_taken_slot_is_passed_over_and_a_used_one_begins_higher(
     first, second = opened(groups, "a"), opened(groups, "b")
     given_out(groups, first, (0, 50, 1))
     given_out(groups, second, (50, 7, 1))
-    groups.apply((actions.RELEASE, 1, SID, second.slot))
+    groups.apply(actions.Release(1, SID, second.slot))
     third = opened(groups, "c")
     assert third.slot == 3
     again = opened(groups, "d")
@@ -126,8 +126,8 @@ def test_a_slot_is_taken_from_a_pull_log_whose_release_was_lost() -> None:
     groups = shared()
     log = opened(groups, "a")
     given_out(groups, log, (0, 5, 1))
-    groups.apply((actions.GROUP, 2, "h"))
-    groups.apply((actions.SLOT, 2, SID, log.slot, "b", log.next + 1))
+    groups.apply(actions.Group(2, "h"))
+    groups.apply(actions.Slot(2, SID, log.slot, "b", log.next + 1))
     assert groups.slots[SID][log.slot][0].id == 2
     assert not groups.by_id[1].progress[SID].pull_logs
     assert list(groups.by_id[1].progress[SID].redelivery) == [Range(0, 5, 2)]
@@ -136,8 +136,8 @@ def test_a_slot_is_taken_from_a_pull_log_whose_release_was_lost() -> None:
 def test_a_deleted_subject_leaves_nothing_behind() -> None:
     groups = shared()
     log = opened(groups)
-    groups.apply((actions.MEMBER, 1, member(holds={str(SID): log.slot, "9": 0})))
-    groups.apply((actions.GONE, SID))
+    groups.apply(actions.Member(1, member(holds={str(SID): log.slot, "9": 0})))
+    groups.apply(actions.Gone(SID))
     assert groups.by_id[1].members["m"].holds == {9: 0}
     assert not groups.slots
     assert not groups.numbers
@@ -169,8 +169,8 @@ def test_a_commit_in_the_gap_of_an_unclean_start_acks_nothing() -> None:
     log = opened(groups)
     given_out(groups, log, (0, 10, 1))
     end = log.next
-    groups.apply((actions.JUMP, JUMP))
-    groups.apply((actions.JUMP, JUMP))
+    groups.apply(actions.Jump(JUMP))
+    groups.apply(actions.Jump(JUMP))
     for pull in (end + 1, end + 100, end + JUMP, log.next - 1):
         assert not acked(groups, log, pull)
     assert acked(groups, log, end), "all that is known was given below it"
@@ -180,7 +180,7 @@ def test_a_commit_over_messages_that_retention_took_acks_the_others() -> None:
     groups = shared()
     log = opened(groups)
     given_out(groups, log, (0, 10, 1))
-    groups.apply((actions.RELEASE, 1, SID, log.slot))
+    groups.apply(actions.Release(1, SID, log.slot))
     log = opened(groups)
     progress = groups.by_id[1].progress[SID]
     given_out(groups, log, (10, 5, 1), (0, 10, 2))
@@ -221,7 +221,7 @@ def test_the_position_for_lag_tools_is_the_lowest_unacked_and_ends_at_the_cursor
     given_out(groups, second, (110, 10, 1))
     acked(groups, second, second.next)
     assert progress.lowest_unacked() == 100
-    groups.apply((actions.RELEASE, 1, SID, first.slot))
+    groups.apply(actions.Release(1, SID, first.slot))
     assert progress.lowest_unacked() == 100
     given_out(groups, second, (100, 10, 2))
     acked(groups, second, second.next)
@@ -233,8 +233,8 @@ def test_sharing_again_forgets_what_waited_and_what_was_leased() -> None:
     first, second = opened(groups, "a"), opened(groups, "b")
     given_out(groups, first, (0, 10, 1))
     given_out(groups, second, (10, 10, 1))
-    groups.apply((actions.RELEASE, 1, SID, first.slot))
-    groups.apply((actions.SHARE, 1, SID, 5))
+    groups.apply(actions.Release(1, SID, first.slot))
+    groups.apply(actions.Share(1, SID, 5))
     progress = groups.by_id[1].progress[SID]
     assert (progress.cursor, progress.settled, second.unacked) == (5, True, 0)
     assert not acked(groups, second, second.next)
@@ -247,9 +247,9 @@ def test_a_group_goes_back_to_plain_offsets_only_when_all_is_acked() -> None:
     given_out(groups, log, (0, 10, 1))
     assert not progress.settled
     with pytest.raises(ValueError, match="unacked"):
-        groups.apply((actions.UNSHARE, 1, SID))
+        groups.apply(actions.Unshare(1, SID))
     acked(groups, log, log.next)
-    groups.apply((actions.UNSHARE, 1, SID))
+    groups.apply(actions.Unshare(1, SID))
     assert (progress.shared, progress.position, groups.slots[SID]) == (False, 10, {})
 
 
@@ -258,7 +258,7 @@ def test_what_waits_to_be_delivered_again_goes_first_with_its_attempts() -> None
     first, second = opened(groups, "a"), opened(groups, "b")
     progress = groups.by_id[1].progress[SID]
     given_out(groups, first, (0, 2, 1))
-    groups.apply((actions.RELEASE, 1, SID, first.slot))
+    groups.apply(actions.Release(1, SID, first.slot))
     ranges = engine.hand_out(
         progress,
         second,
@@ -277,7 +277,7 @@ def test_nothing_that_retention_took_is_handed_out() -> None:
     log = opened(groups)
     progress = groups.by_id[1].progress[SID]
     action = engine.overtaken(1, SID, progress, 7)
-    assert action == (actions.EXPIRE, 1, SID, 7)
+    assert action == actions.Expire(1, SID, 7)
     assert engine.missed(progress, 7) == 7
     groups.apply(action)
     assert engine.overtaken(1, SID, progress, 7) is None
@@ -299,11 +299,11 @@ def test_sequences_that_are_no_messages_are_neither_held_nor_missed() -> None:
     log = opened(groups)
     progress = groups.by_id[1].progress[SID]
     given_out(groups, log, (0, 4, 1), (4, 4, 1))
-    groups.apply((actions.HOLES, 1, SID, 2, 2))
-    groups.apply((actions.HOLES, 1, SID, 6, 2))
+    groups.apply(actions.Holes(1, SID, 2, 2))
+    groups.apply(actions.Holes(1, SID, 6, 2))
     assert [(lease.first, lease.size) for lease in log.leases] == [(0, 2), (4, 2)]
     assert (progress.unacked, progress.expired) == (4, 0)
-    groups.apply((actions.ACK, 1, SID, log.slot, log.begin + 6))
+    groups.apply(actions.Ack(1, SID, log.slot, log.begin + 6))
     assert progress.settled
     assert progress.lowest_unacked() == 8
 
@@ -315,10 +315,10 @@ def test_a_group_forgotten_and_recreated_knows_nothing() -> None:
     groups = shared()
     log = opened(groups)
     given_out(groups, log, (0, 10, 1))
-    groups.apply((actions.FORGET, 1))
+    groups.apply(actions.Forget(1))
     assert not groups.by_name
     assert not groups.slots[SID]
-    groups.apply((actions.GROUP, groups.next_id, "g"))
+    groups.apply(actions.Group(groups.next_id, "g"))
     assert groups.by_name["g"].id == 2
     assert not groups.by_name["g"].progress
     assert groups.next_slot(SID)[1] > log.next, "its pull offsets could come again"
@@ -326,8 +326,8 @@ def test_a_group_forgotten_and_recreated_knows_nothing() -> None:
 
 def test_a_generation_is_remembered_when_its_member_is_gone() -> None:
     groups = shared()
-    groups.apply((actions.MEMBER, 1, member(generation=41)))
-    groups.apply((actions.LEFT, 1, "m"))
+    groups.apply(actions.Member(1, member(generation=41)))
+    groups.apply(actions.Left(1, "m"))
     twin = Groups()
     for action in groups.snapshot(groups.by_id[1]):
         twin.apply(action)
@@ -339,11 +339,11 @@ def test_a_generation_is_remembered_when_its_member_is_gone() -> None:
     [
         ("nonsense",),
         ("progress", 1, 1),
-        (actions.ACK, 9, SID, 1, 5),
-        (actions.PULL, 1, SID, 9, FIRST_PULL, [[0, 1, 1]]),
-        (actions.MEMBER, 1, {"id": "m", "surprise": 1}),
-        (actions.RELEASE, 1, SID, 9),
-        (actions.LEFT, 9, "m"),
+        actions.Ack(9, SID, 1, 5),
+        actions.Pull(1, SID, 9, FIRST_PULL, [[0, 1, 1]]),
+        actions.Member(1, {"id": "m", "surprise": 1}),
+        actions.Release(1, SID, 9),
+        actions.Left(9, "m"),
     ],
 )
 def test_an_action_that_does_not_fit_changes_nothing(action: Action) -> None:
@@ -358,10 +358,10 @@ def test_what_is_lost_across_the_cursor_is_passed_over_at_once_and_below_it_only
     groups = shared()
     log = opened(groups)
     given_out(groups, log, (0, 10, 1))
-    groups.apply((actions.LOST, 1, SID, 4, 1_000_000))
+    groups.apply(actions.Lost(1, SID, 4, 1_000_000))
     progress = groups.by_id[1].progress[SID]
     assert (progress.cursor, progress.unacked, progress.expired) == (1_000_004, 4, 1_000_000)
-    groups.apply((actions.LOST, 1, SID, 2, 1))
+    groups.apply(actions.Lost(1, SID, 2, 1))
     assert (progress.cursor, progress.unacked, progress.expired) == (1_000_004, 3, 1_000_001)
-    groups.apply((actions.LOST, 1, SID, 2_000_000, 5))
+    groups.apply(actions.Lost(1, SID, 2_000_000, 5))
     assert progress.cursor == 1_000_004

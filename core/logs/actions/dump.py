@@ -14,7 +14,7 @@ from typing import TextIO
 from kumquat.core.logs.actions.format import (
     KIND_NAMES,
     FrameHeader,
-    parse_actions,
+    parse_arrays,
     payload_damage,
 )
 from kumquat.core.logs.actions.scan import ActionFrames
@@ -54,7 +54,7 @@ def _dump_frame(header: FrameHeader, payload: bytes, out: TextIO) -> bool:
         print(f"{line} BAD: {damage}", file=out)
         return True
     print(line, file=out)
-    for name, *rest in parse_actions(payload):
+    for name, *rest in parse_arrays(payload):
         fields = " ".join(json.dumps(field, separators=(",", ":")) for field in rest)
         print(f"{'':>14}   {name} {fields}".rstrip(), file=out)
     return False

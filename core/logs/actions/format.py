@@ -54,7 +54,7 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
-from kumquat.core.delivery.actions import PULL, Action
+from kumquat.core.delivery.actions import Ack, Action, Commit, Pull, from_json, to_json
 
 VERSION = 1
 MAGIC = b"\xaaKQA"
@@ -107,10 +107,18 @@ class FrameHeader(NamedTuple):
 
 
 def _encode_actions(actions: Sequence[Action]) -> str:
-    if len(actions) == 1 and actions[0][0] == PULL:  # by far the most, and nothing but numbers
-        _, gid, sid, slot, pull, given = actions[0]
-        return f'[["pull",{gid},{sid},{slot},{pull},{given}]]'
-    return _encode(actions)
+    if len(actions) == 1:  # By far the most frames are one of these, and all of it is numbers.
+        action = actions[0]
+        if type(action) is Pull:
+            gid, sid, slot, pull, ranges = action
+            return f'[["pull",{gid},{sid},{slot},{pull},{ranges}]]'
+        if type(action) is Ack:
+            gid, sid, slot, pull = action
+            return f'[["ack",{gid},{sid},{slot},{pull}]]'
+        if type(action) is Commit and action.metadata == "":
+            gid, sid, sequence, epoch, _ = action
+            return f'[["commit",{gid},{sid},{sequence},{epoch},""]]'
+    return _encode([to_json(action) for action in actions])
 
 
 def pack_frame(
@@ -150,8 +158,13 @@ def payload_damage(header: FrameHeader, payload: bytes) -> str | None:
 
 def parse_actions(payload: bytes) -> list[Action]:
     """The payload of a frame whose CRC was right: it is trusted to be well formed."""
+    return [from_json(array) for array in parse_arrays(payload)]
+
+
+def parse_arrays(payload: bytes) -> list[list[Any]]:
+    """Likewise, each action as it is stored."""
     found: list[list[Any]] = _decode(payload.decode("ascii"))[0]
-    return [tuple(action) for action in found]
+    return found
 
 
 def pack_synced(synced_end: int) -> bytes:

@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from kumquat.core.delivery import actions as kinds
-from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.actions import OF_NO_GROUP, Action
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.state import Group, Groups
 from kumquat.core.errors import StorageError
@@ -49,7 +49,6 @@ log = logging.getLogger("kumquat.actions")
 SEGMENT_BYTES = 16 << 20
 """A start reads one segment, in about a second."""
 RESERVE_BYTES = 4 << 20
-_OF_NO_GROUP = {kinds.GONE, kinds.JUMP, kinds.NUMBERS, kinds.SILENT, kinds.SLOTS, kinds.STOPPED}
 _SUBJECTS_A_FRAME = 500
 
 
@@ -121,7 +120,7 @@ class ActionLog:
         """Blocks: say that the log was stopped, sync it, and close the files. No job may be under way."""
         with suppress(StorageError):
             if self.fenced is None:
-                self.append([(kinds.STOPPED,)])
+                self.append([kinds.Stopped()])
         with suppress(StorageError):
             self.sync()
         self.commit.close()
@@ -149,7 +148,7 @@ class ActionLog:
         return end
 
     def _count_pulled(self, actions: Sequence[Action]) -> int:
-        pulled = sum(sum(part[1] for part in a[5]) for a in actions if a[0] == kinds.PULL)
+        pulled = sum(sum(part[1] for part in a.ranges) for a in actions if type(a) is kinds.Pull)
         if pulled and self._pulled + self._pulled_syncing + pulled >= JUMP:
             raise StorageError(
                 f"{self._pulled + self._pulled_syncing} messages were handed out since the action log "
@@ -161,8 +160,8 @@ class ActionLog:
         """Groups that these actions name and of which the active segment knows nothing yet."""
         by_id, base, found = self.groups.by_id, self.active.base, []
         for action in actions:
-            if action[0] not in _OF_NO_GROUP:
-                group = by_id.get(action[1])
+            if type(action) not in OF_NO_GROUP:
+                group = by_id.get(action[0])  # type: ignore[arg-type,misc]
                 if group is not None and group.snapshot != base and group not in found:
                     found.append(group)
         return found
@@ -176,8 +175,8 @@ class ActionLog:
             except Exception as error:
                 error.add_note(f"action {action}")
                 wrong = wrong or error
-            if action[0] == kinds.GROUP and wrong is None:
-                self.groups.by_id[action[1]].snapshot = self.active.base
+            if type(action) is kinds.Group and wrong is None:
+                self.groups.by_id[action.gid].snapshot = self.active.base
         if wrong is not None:
             raise wrong
 
@@ -208,7 +207,7 @@ class ActionLog:
         """Begin a new segment. OSError leaves all as it was: its name is given to the file last, so that
         a segment that came to nothing is never taken for one."""
         new = ActionSegment(self.directory, self.written_end)
-        numbers = (kinds.NUMBERS, self.groups.next_id, self.groups.floor)
+        numbers = kinds.Numbers(self.groups.next_id, self.groups.floor)
         frame = pack_frame(SEGMENT_START, [numbers], new.base, self.synced_end, self.now_ms())
         unnamed = self.directory / UNNAMED
         fd = self.files.open(unnamed, create=True)

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kumquat.core.delivery import actions as kinds
-from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.actions import Action, to_json
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.state import Groups
 from kumquat.core.logs.actions.format import SUFFIX
@@ -64,7 +64,7 @@ def _begin(action_log: ActionLog, replay: Replay) -> None:
     """Write down the start: no pull offset that may have been given out is given again."""
     clean = replay.groups.clean and not replay.damages
     distance = 0 if clean else JUMP * (1 + min(replay.damages, _MOST_LEAPS))
-    action_log.append([(kinds.JUMP, distance), *repairs(replay.groups)])
+    action_log.append([kinds.Jump(distance), *repairs(replay.groups)])
     if not replay.groups.by_id:
         action_log.snapshot_step()
     action_log.sync()
@@ -76,7 +76,7 @@ def repairs(groups: Groups) -> list[Action]:
     for group in groups.by_id.values():
         for sid, progress in group.progress.items():
             made += [
-                (kinds.RELEASE, group.id, sid, pull_log.slot)
+                kinds.Release(group.id, sid, pull_log.slot)
                 for pull_log in progress.pull_logs.values()
                 if pull_log.member_id not in group.members
             ]
@@ -87,9 +87,9 @@ def repairs(groups: Groups) -> list[Action]:
                 if not slot or _holds(groups, group.id, sid, slot)
             }
             if kept != member.holds:
-                made.append((kinds.MEMBER, group.id, {**asdict(member), "holds": kept}))
+                made.append(kinds.Member(group.id, {**asdict(member), "holds": kept}))
     for action in made:
-        log.warning("put right after an unclean stop: %s", action[:4])
+        log.warning("put right after an unclean stop: %s", to_json(action)[:4])
     return made
 
 

@@ -199,8 +199,8 @@ class Replay:
                 f"known and is passed over ({type(error).__name__}: {error})"
             )
         else:
-            if action[0] == kinds.GROUP:
-                self.groups.by_id[action[1]].snapshot = segment.base
+            if type(action) is kinds.Group:
+                self.groups.by_id[action.gid].snapshot = segment.base
 
     # --- damage ------------------------------------------------------------------------------------
 

@@ -54,8 +54,6 @@ class ActionService:
         self.log = action_log
         self.now_ms = action_log.now_ms
         self.groups: Groups = action_log.groups
-        self.observers: list[Callable[[Sequence[Action]], None]] = []
-        """Called with actions that were just applied; they must not raise, nor append."""
         self._rounds = Rounds(action_log)
         self._chores = trio.Event()
         self._complaints = Complaints(log)
@@ -90,8 +88,6 @@ class ActionService:
             raise
         if urgent or self.log.unsynced_bytes > _LAZY_BYTES:
             self._rounds.begin_nowait()
-        for observe in self.observers:
-            observe(actions)
         return end
 
     def call_when_synced(self, position: int, callback: Callback) -> None:

@@ -112,7 +112,7 @@ def test_a_live_copy_of_the_action_log_is_told_of_once() -> None:
     path = driver.log.active.path
     content = driver.files.content(path)
     for n in range(30):
-        driver.do((actions.COMMIT, group.id, 9, n, -1, "x"))
+        driver.do(actions.Commit(group.id, 9, n, -1, "x"))
         driver.sync()
     driver.files.damage(path, content)
     opened = ActionDriver(driver.files, copy.deepcopy(driver.book), driver.segment_bytes)

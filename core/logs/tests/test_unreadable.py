@@ -280,7 +280,7 @@ def test_a_sector_of_the_action_log_that_cannot_be_read_is_contained() -> None:
     driver = ActionDriver(segment_bytes=1 << 20)
     for n in range(50):
         group = driver.group(f"g{n}")
-        driver.do((actions.COMMIT, group.id, 9, n, -1, "x" * 300))
+        driver.do(actions.Commit(group.id, 9, n, -1, "x" * 300))
         driver.sync()
     driver.settle()
     files = driver.files.after_kill()
@@ -303,7 +303,7 @@ def test_what_groups_did_last_survives_a_disk_that_cannot_read_for_a_while(
     driver = ActionDriver(segment_bytes=1 << 20)
     for n in range(20):
         group = driver.group(f"g{n}")
-        driver.do((actions.COMMIT, group.id, 9, n, -1, "x" * 300))
+        driver.do(actions.Commit(group.id, 9, n, -1, "x" * 300))
         driver.sync()
     path = driver.log.active.path
     for skip in range(6 if times else 1):

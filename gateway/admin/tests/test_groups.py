@@ -9,9 +9,9 @@ import pytest
 from kumquat.gateway.admin.http import Answer, HttpError, Request
 from kumquat.gateway.admin.routes import Routes
 from kumquat.gateway.cli.main import main
-from kumquat.gateway.sharing.tests.test_sharing import fill
 from kumquat.gateway.tests.harness import Served, produce, serve
 from kumquat.gateway.tests.members import sharing
+from kumquat.gateway.tests.sharing.test_sharing import fill
 from kumquat.gateway.wire import (
     FetchPartition,
     FetchRequest,

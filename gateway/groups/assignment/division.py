@@ -11,8 +11,8 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
               … and nobody may take it up      plain, at the lowest unacked
     CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then `unshare`
 
-Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Strangers (sharers.py)
-get no pull log, unless the mode is `shared`.
+Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Members whose client is
+not known to share (sharers.py) get no pull log, unless the mode is `shared`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from kumquat.gateway.groups.membership.roster import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kumquat.core.delivery.state import Group, Progress
     from kumquat.gateway.groups.deadlines import Deadlines
-    from kumquat.gateway.groups.ledger import Ledger
+    from kumquat.gateway.groups.draft import Draft
 
 OWNED, MOVING, OPENING, SHARING, DRAINING, CLOSING = Step
 PULLING = frozenset({SHARING, DRAINING})
@@ -69,25 +69,26 @@ def decide(want_pull: bool, progress: Progress | None, division: Division) -> St
     return MOVING if division.plain - {division.owner} else OWNED
 
 
-def unshare(ledger: Ledger, group: Group, sid: int) -> None:
-    """On with plain offsets, from the lowest that is not acked, though some above are."""
+def unshare(draft: Draft, group: Group, sid: int) -> None:
+    """Continue with plain offsets, from the lowest that is not acked; some above it may be acked."""
     progress = group.progress[sid]
     lowest = progress.lowest_unacked()
-    again = progress.cursor - (lowest or 0) - progress.unacked
-    ledger.append([(actions.DROP, group.id, sid), (actions.COMMIT, group.id, sid, lowest, -1, "")])
-    logger.warning(
+    assert lowest is not None, "it is shared"
+    again = progress.cursor - lowest - progress.unacked
+    draft.append([actions.Drop(group.id, sid), actions.Commit(group.id, sid, lowest, -1, "")])
+    draft.note(
+        *(logger, logging.WARNING),
         "group %s no longer shares subject %d; %d acked messages come again",
         *(group.name, sid, again),
     )
 
 
 class Divisions:
-    def __init__(self, ledger: Ledger, world: World, deadlines: Deadlines) -> None:
-        self._ledger = ledger
+    def __init__(self, draft: Draft, world: World, deadlines: Deadlines) -> None:
+        self._draft = draft
+        self._undo = draft.undo
         self._world = world
-        self._modes = Modes(world, deadlines)
-        self.ready: Callable[[Roster, Presence, float], None] = lambda *_: None
-        """Called for a member whose JoinGroup is held, when a subject of it has changed."""
+        self._modes = Modes(draft, world, deadlines)
 
     # --- what a member may hold ------------------------------------------------------------------
 
@@ -112,7 +113,7 @@ class Divisions:
             return division.owner == presence.id
         if division.step not in PULLING:
             return False
-        return presence.bears or self._world.mode(roster.group.name, sid) == SHARED
+        return presence.can_share or self._world.mode(roster.group.name, sid) == SHARED
 
     def awaits(self, roster: Roster, presence: Presence) -> bool:
         """Whether it may soon take up a subject that is being taken away from others."""
@@ -134,7 +135,10 @@ class Divisions:
             return False
         pull = [sid for sid in due if roster.divisions[sid].step in PULLING]
         plain = [sid for sid in due if roster.divisions[sid].step is OWNED]
-        self._ledger.give(roster.group, roster.group.members[presence.id], plain, pull)
+        self._draft.give(roster.group, roster.group.members[presence.id], plain, pull)
+        self._undo.keep(presence)
+        for sid in due:
+            self._undo.keep(roster.divisions[sid])
         for sid in plain:
             roster.divisions[sid].plain.add(presence.id)
         for sid in pull:
@@ -148,8 +152,10 @@ class Divisions:
         self, roster: Roster, presence: Presence, event: Event, sids: Iterable[int], now: float
     ) -> None:
         """Something happened to a member's holding of these subjects."""
-        gone = []
-        for sid in (sids := list(sids)):
+        gone, moved = [], list(sids)
+        if moved:
+            self._undo.keep(presence)
+        for sid in moved:
             before = self.phase(roster, presence, sid)
             after = MOVES[presence.manner, before, event]
             if after in (FREE, HELD):
@@ -157,23 +163,27 @@ class Divisions:
             else:
                 presence.phases[sid] = after
             if after is not before:
+                self._undo.keep(roster)
                 roster.version += 1
             if before in HOLDING and after not in HOLDING:
                 gone.append(sid)
         self._let_go(roster, presence, gone, now)
         if event in (JOINED, DROPPED, CLAIMED):
-            self._came(roster, presence, sids, now)
+            self._came(roster, presence, moved)
 
-    def _came(self, roster: Roster, presence: Presence, sids: list[int], now: float) -> None:
+    def _came(self, roster: Roster, presence: Presence, sids: list[int]) -> None:
         """An owner that was asked to rejoin has done so."""
         for sid in sids:
             division = roster.divisions[sid]
             if division.awaited == presence.id:
+                self._undo.keep(division)
                 division.awaited = None
-                self._wake(roster, division, now)
+                self._draft.touch(roster.group.id, sid)
 
     def drop(self, roster: Roster, presence: Presence, sids: Iterable[int], now: float) -> None:
         """A member holds these no longer, and its client knows."""
+        self._undo.keep(roster)
+        self._undo.keep(presence)
         roster.version += 1
         for sid in (sids := list(sids)):
             presence.phases.pop(sid, None)
@@ -182,26 +192,31 @@ class Divisions:
 
     def enrol(self, roster: Roster, presence: Presence, topics: set[int]) -> set[int]:
         """These are the subjects of a member now; gives those to be looked at."""
+        self._undo.keep(roster)
+        self._undo.keep(presence)
         before, presence.topics = presence.topics, topics
         roster.version += 1
         for sid in before - topics:
+            self._undo.keep(roster.divisions[sid])
             roster.divisions[sid].unsubscribe(presence.id)
         for sid in topics - before:
-            roster.division(sid).subscribers[presence.id] = presence
-            self.count_stranger(roster, sid, presence)
+            division = roster.division(self._undo, sid)
+            self._undo.keep(division)
+            division.subscribers[presence.id] = presence
+            self.count_non_sharer(roster, sid, presence)
         return before ^ topics
 
-    @staticmethod
-    def count_stranger(roster: Roster, sid: int, presence: Presence) -> None:
-        """Whether a subscriber is known to bear sharing may have changed."""
-        strangers = roster.divisions[sid].strangers
-        if presence.bears:
-            strangers.pop(presence.id, None)
+    def count_non_sharer(self, roster: Roster, sid: int, presence: Presence) -> None:
+        """Whether the client of a subscriber is known to share may have changed."""
+        self._undo.keep(roster.divisions[sid])
+        non_sharers = roster.divisions[sid].non_sharers
+        if presence.can_share:
+            non_sharers.pop(presence.id, None)
         else:
-            strangers[presence.id] = presence
+            non_sharers[presence.id] = presence
 
     def subscribe(self, roster: Roster, presence: Presence, topics: set[int], now: float) -> None:
-        """Likewise, and what comes of it."""
+        """These are the subjects of a member now; look at those that it gained or lost."""
         changed = self.enrol(roster, presence, topics)
         for sid in changed:
             self.advance(roster, sid, now)
@@ -212,23 +227,26 @@ class Divisions:
         division = roster.divisions[sid]
         exclusive = self._world.mode(roster.group.name, sid) == EXCLUSIVE
         if exclusive and division.step in (OWNED, MOVING) and is_due_to(roster, division, newcomer):
-            set_owner(roster, division, newcomer)
+            set_owner(self._undo, roster, division, newcomer)
             self.advance(roster, sid, now)
 
     def leave(self, roster: Roster, presence: Presence, heir: str | None = None) -> set[int]:
         """A member is gone. Its owned subjects go to `heir`, if there is one. Gives those to look at."""
         group = roster.group
         held = list(group.members[presence.id].holds)
-        self._ledger.remove(group, group.members[presence.id])
+        self._draft.remove(group, group.members[presence.id])
+        self._undo.whole(roster.presences)
         del roster.presences[presence.id]
         sids = {*held, *presence.topics}
         for sid in sids:
-            division = roster.division(sid)
+            division = roster.division(self._undo, sid)
+            self._undo.keep(division)
             division.unsubscribe(presence.id)
             division.plain.discard(presence.id)
             division.pull.discard(presence.id)
             if division.owner == presence.id:
-                set_owner(roster, division, heir)
+                set_owner(self._undo, roster, division, heir)
+        self._undo.item(roster.owned, presence.id)
         roster.owned.pop(presence.id, None)
         return sids
 
@@ -236,48 +254,51 @@ class Divisions:
         """Some of these subjects were let go of."""
         for sid in sids:
             self.advance(roster, sid, now)
-            self._world.changed(roster.group, sid)
+            self._draft.touch(roster.group.id, sid)
 
     def forget(self, roster: Roster, sid: int) -> None:
         """The subject was deleted; nothing durable is left of it."""
+        self._undo.item(roster.divisions, sid)
         division = roster.divisions.pop(sid, None)
         if division is None:
             return
-        set_owner(roster, division, None)
+        self._draft.touch(roster.group.id, sid)
+        set_owner(self._undo, roster, division, None)
         for member_id in {*division.subscribers, *division.plain, *division.pull}:
             presence = roster.presences[member_id]
+            self._undo.keep(presence)
             presence.topics.discard(sid)
-            for record in (presence.phases, presence.expecting, presence.grants, presence.nets):
+            for record in (presence.phases, presence.expecting, presence.grants, presence.replaced):
                 record.pop(sid, None)
             if member_id in division.plain or member_id in division.pull:
-                presence.nudged = True
+                presence.must_rejoin = True
 
     # --- steps -----------------------------------------------------------------------------------
 
     def advance(self, roster: Roster, sid: int, now: float) -> None:
         """Look at a subject again, after anything that may matter to it."""
-        group, division = roster.group, roster.division(sid)
+        group, division = roster.group, roster.division(self._undo, sid)
         before, awaited = division.step, division.awaited
         while True:
             progress = group.progress.get(sid)
             want_pull = self._modes.wants_pull(roster, sid, progress, now)
             if not want_pull:
-                choose_owner(roster, division)
+                choose_owner(self._undo, roster, division)
             step = decide(want_pull, progress, division)
             if step is OPENING and not division.plain:
                 self._share(group, sid, progress)
-            elif step is DRAINING and division.has_only_strangers:
-                unshare(self._ledger, group, sid)
+            elif step is DRAINING and division.has_only_non_sharers:
+                unshare(self._draft, group, sid)
                 division.reset_timers()
             elif step is CLOSING and not division.pull:
-                self._ledger.append([(actions.UNSHARE, group.id, sid)])
+                self._draft.append([actions.Unshare(group.id, sid)])
                 division.reset_timers()
-                logger.info("group %s reads %s in order again", group.name, self._name(sid))
+                self._info("group %s reads %s in order again", group.name, self._name(sid))
             else:
                 break
         division.step = step
         if step is SHARING:
-            set_owner(roster, division, None)
+            set_owner(self._undo, roster, division, None)
         elif step is OPENING:
             self._each(roster, division.plain, TAKE, sid, now)
         elif step is CLOSING:
@@ -285,10 +306,11 @@ class Divisions:
         elif step is MOVING:
             self._each(roster, division.plain - {division.owner}, TAKE, sid, now)
         if step is not before:
+            self._undo.keep(roster)
             roster.version += 1
             self._entered(roster, sid, before, now)
         elif awaited is not None and division.awaited is None:
-            self._wake(roster, division, now)  # the owner that was asked to rejoin is gone
+            self._draft.touch(group.id, sid)  # the owner that was asked to rejoin is gone
 
     def _entered(self, roster: Roster, sid: int, before: Step, now: float) -> None:
         division = roster.divisions[sid]
@@ -296,12 +318,7 @@ class Divisions:
             self._each(roster, division.pull, KEEP, sid, now)
         elif division.step in (OWNED, MOVING) and division.owner in division.plain:
             self._each(roster, {division.owner}, KEEP, sid, now)
-        self._world.changed(roster.group, sid)
-        self._wake(roster, division, now)
-
-    def _wake(self, roster: Roster, division: Division, now: float) -> None:
-        for presence in [p for p in division.subscribers.values() if p.ticket is not None]:
-            self.ready(roster, presence, now)
+        self._draft.touch(roster.group.id, sid)
 
     def _each(
         self, roster: Roster, members: Iterable[str | None], event: Event, sid: int, now: float
@@ -314,10 +331,13 @@ class Divisions:
         if not sids:
             return
         group = roster.group
+        self._undo.keep(roster)
+        self._undo.keep(presence)
         roster.version += 1
-        self._ledger.take(group, group.members[presence.id], sids)
+        self._draft.take(group, group.members[presence.id], sids)
         for sid in sids:
             division = roster.divisions[sid]
+            self._undo.keep(division)
             division.plain.discard(presence.id)
             division.pull.discard(presence.id)
             presence.grants.pop(sid, None)
@@ -333,14 +353,18 @@ class Divisions:
         elif position < 0:  # a commit that names an end: see offsets.py
             position = subject.high_watermark if position == -1 else subject.earliest
         elif position < subject.earliest:
-            logger.warning(
+            self._draft.note(
+                *(logger, logging.WARNING),
                 "group %s was at %d of %s, which now begins at %d: %d messages were deleted unread",
                 *(group.name, position, subject.name, subject.earliest),
                 subject.earliest - position,
             )
         cursor = max(subject.earliest, min(position, subject.high_watermark))
-        self._ledger.append([(actions.SHARE, group.id, sid, cursor)])
-        logger.info("group %s shares %s from %d on", group.name, subject.name, cursor)
+        self._draft.append([actions.Share(group.id, sid, cursor)])
+        self._info("group %s shares %s from %d on", group.name, subject.name, cursor)
+
+    def _info(self, text: str, *arguments: object) -> None:
+        self._draft.note(logger, logging.INFO, text, *arguments)
 
     def _name(self, sid: int) -> str:
         subject = self._world.subjects.by_id.get(sid)

@@ -8,9 +8,9 @@
                a classic owner is asked to rejoin, once: then it commits, if it ever does. Back when at
                most one subscriber has been left for auto.exclusive.after.ms. Then it drains; a member
                that does not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again
-               ever later. A stranger among the subscribers (a client that is not known to bear
-               sharing, see sharers.py) keeps the subject from being shared; where it is shared
-               already, it drains at once and the stranger stands by meanwhile.
+               after an ever longer time. A subscriber whose client is not known to share (see
+               sharers.py) keeps the subject from being shared; where it is shared already, it drains
+               at once, and that subscriber gets nothing meanwhile.
 
 With nobody there, a subject with unacked messages stays shared: the next member's first position is a
 pull offset.
@@ -26,9 +26,10 @@ from kumquat.gateway.groups.membership.protocol import KIP_848
 from kumquat.gateway.groups.membership.roster import Division, Roster
 
 if TYPE_CHECKING:
-    from kumquat.core.delivery.state import Group, Progress
+    from kumquat.core.delivery.state import Progress
     from kumquat.core.logs.messages.subject import Subjects
     from kumquat.gateway.groups.deadlines import Deadlines
+    from kumquat.gateway.groups.draft import Draft
     from kumquat.meta.group_configs import GroupConfig
 
 EXCLUSIVE, SHARED, AUTO = "exclusive", "shared", "auto"
@@ -50,17 +51,16 @@ class World(Protocol):
     def now_ms(self) -> int:
         """The wall clock, ms since the epoch."""
 
-    def changed(self, group: Group, sid: int) -> None:
-        """What may be handed out of this subject has changed: released, or no longer held back."""
-
 
 class Modes:
-    def __init__(self, world: World, deadlines: Deadlines) -> None:
+    def __init__(self, draft: Draft, world: World, deadlines: Deadlines) -> None:
+        self._draft = draft
         self._world = world
         self._deadlines = deadlines
 
     def wants_pull(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
         division = roster.divisions[sid]
+        self._draft.undo.keep(division)
         mode = self._world.mode(roster.group.name, sid)
         if mode != AUTO:
             division.reason = ""
@@ -68,7 +68,7 @@ class Modes:
         shared = progress is not None and progress.shared
         several = len(division.subscribers) > 1
         self._explain(roster, division, sid, matters=several or shared)
-        may_share = several and not division.strangers
+        may_share = several and not division.non_sharers
         if progress is None or not shared:
             committed = progress is not None and progress.committed
             self._ask_owner(roster, division, several=may_share, committed=committed)
@@ -81,14 +81,16 @@ class Modes:
     def _explain(self, roster: Roster, division: Division, sid: int, *, matters: bool) -> None:
         """Say once why a group does not share that otherwise would."""
         division.reason = ""
-        stranger = next(iter(division.strangers), None)
+        stranger = next(iter(division.non_sharers), None)
         if stranger is None or not matters:
             return
         software = roster.group.members[stranger].software or UNNAMED
         division.reason = f"the client of member {stranger} ({software}) is not known to share"
         if roster.reason != division.reason:
+            self._draft.undo.keep(roster)
             roster.reason = division.reason
-            logger.warning(
+            self._draft.note(
+                *(logger, logging.WARNING),
                 "group %s reads %s with one member at a time: %s. consume.mode=shared shares all the same",
                 *(roster.group.name, self._world.subjects.by_id[sid].name, division.reason),
             )
@@ -105,17 +107,18 @@ class Modes:
         for member_id in division.plain:
             presence = roster.presences[member_id]
             if presence.manner != KIP_848:
-                presence.nudged = division.asked = True
+                self._draft.undo.keep(presence)
+                presence.must_rejoin = division.asked = True
                 division.awaited = member_id
 
     def _stays_shared(self, roster: Roster, sid: int, progress: Progress, now: float) -> bool:
-        """With at most one subscriber, or with strangers."""
+        """With at most one subscriber, or with one whose client is not known to share."""
         division, key = roster.divisions[sid], (TIMER, roster.group.id, sid)
-        if division.lonely_since is None:
-            division.lonely_since = now
+        if division.below_two_since is None:
+            division.below_two_since = now
         after = self._world.config(roster.group.name).auto_exclusive_after_ms / 1000
-        due = division.lonely_since + after * division.patience
-        if now < due and not (division.strangers and division.patience == 1):
+        due = division.below_two_since + after * division.patience
+        if now < due and not (division.non_sharers and division.patience == 1):
             self._deadlines.set(key, due)
             return True
         if progress.settled:
@@ -127,7 +130,7 @@ class Modes:
         if now < division.drain_until:
             self._deadlines.set(key, division.drain_until)
             return False
-        division.drain_until, division.lonely_since = None, now
+        division.drain_until, division.below_two_since = None, now
         division.patience = min(division.patience * 2, MAX_PATIENCE)
         self._deadlines.set(key, now + after * division.patience)
         return True

@@ -10,24 +10,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kumquat.core.delivery.undo import Undo
     from kumquat.gateway.groups.membership.roster import Division, Roster
 
 
-def choose_owner(roster: Roster, division: Division) -> None:
+def choose_owner(undo: Undo, roster: Roster, division: Division) -> None:
     """See to it that there is one, if anybody is subscribed."""
     if division.owner in division.subscribers:
         return
     candidates = division.plain & division.subscribers.keys() or division.subscribers.keys()
     chosen = min(candidates, key=lambda member: roster.owned.get(member, 0), default=None)
-    set_owner(roster, division, chosen)
+    set_owner(undo, roster, division, chosen)
 
 
-def set_owner(roster: Roster, division: Division, member_id: str | None) -> None:
+def set_owner(undo: Undo, roster: Roster, division: Division, member_id: str | None) -> None:
     owned = roster.owned
+    undo.keep(roster)
+    undo.keep(division)
     roster.version += 1
     if division.owner is not None:
+        undo.item(owned, division.owner)
         owned[division.owner] = owned.get(division.owner, 1) - 1
     if member_id is not None:
+        undo.item(owned, member_id)
         owned[member_id] = owned.get(member_id, 0) + 1
     division.owner = member_id
 

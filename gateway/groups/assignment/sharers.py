@@ -1,10 +1,11 @@
 """Which clients may share. In mode `auto` a group shares only while all its members are on this list.
 
-A sharing member is told offsets that are its own (see core/delivery/progress.py). A client bears that if it
-begins to fetch where OffsetFetch says, takes jumps in offsets, and commits what it was given. A client that
-does something else with offsets may reset in silence, and then every member reads everything. So a client
-is on the list when stories in compat_tests try it. Any other member keeps its group exclusive, Kafka's way;
-the log, the group's description and the statistics say which. `consume.mode=shared` overrides the list.
+A sharing member gets offsets of its own (see core/delivery/progress.py). A client shares correctly if it
+begins to fetch where OffsetFetch says, accepts jumps in offsets, and commits what it was given. A client
+that does something else with offsets may reset without a word, and then every member reads everything. So
+a client is on the list when stories in compat_tests try it. Any other member keeps its group exclusive,
+Kafka's way; the log, the group's description and the statistics say which. `consume.mode=shared`
+overrides the list.
 
 Who a client is
 - From ApiVersions version 3 on it names itself, with its version. The list goes by names alone, and says

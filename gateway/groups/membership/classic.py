@@ -11,8 +11,8 @@ most for MAX_HOLD seconds and the member's rebalance time-out, and only if the j
 would lie idle.
 
 The safety net: a member that was given a pull log and never asks OffsetFetch for it reads at a position
-of its own. Having sent NET_BEATS heartbeats in NET_SECONDS, it is made to let go and is given a new
-one, each time with twice the patience, MAX_NETS times: an application that always seeks never asks.
+of its own. Having sent UNASKED_BEATS heartbeats in UNASKED_SECONDS, it is made to let go and is given a new
+one, each time with twice the patience, MAX_REPLACED times: an application that always seeks never asks.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ from kumquat.gateway.groups.membership.roster import (
     TAKING,
     TOLD,
     WITHOUT,
+    Grant,
     Presence,
     Roster,
     Ticket,
@@ -77,9 +78,9 @@ if TYPE_CHECKING:
 LEADER = "kumquat"
 MAX_HOLD = 30.0
 TOLD_SECONDS = 3.0
-NET_BEATS = 3
-NET_SECONDS = 10.0
-MAX_NETS = 4
+UNASKED_BEATS = 3
+UNASKED_SECONDS = 10.0
+MAX_REPLACED = 4
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +89,8 @@ class Classic:
     def __init__(self, members: Members) -> None:
         self._members = members
         self._divisions = members.divisions
-        self._divisions.ready = self.answer_held
+        self._draft = members.draft
+        self._undo = members.draft.undo
 
     # --- JoinGroup -------------------------------------------------------------------------------
 
@@ -103,7 +105,7 @@ class Classic:
         else:
             self._rejoin(roster, presence, request, subscription, caller, now)
         member = roster.group.members[presence.id]
-        caller.bound[roster.group.name] = member.id
+        self._members.bind(caller, roster, member.id)
         self._members.met(roster, member)
         self._members.touch(roster, member, now)
         if not member.holds and self._divisions.awaits(roster, presence):
@@ -112,7 +114,7 @@ class Classic:
 
     def _subscription(self, request: JoinGroupRequest) -> Subscription:
         chosen = choose_standard(request.protocols)
-        assert chosen is not None, "others are led"
+        assert chosen is not None, "others are client-assigned"
         try:
             return read_subscription(chosen.metadata)
         except WireError as error:
@@ -167,8 +169,10 @@ class Classic:
         now: float,
     ) -> None:
         divisions, before = self._divisions, roster.group.members[presence.id]
+        self._undo.keep(presence)
         if presence.ticket is not None:
-            presence.ticket.resolve(RebalanceInProgress("the member has joined again"))
+            again = RebalanceInProgress("the member has joined again")
+            self._draft.answer(presence.ticket, again)
             presence.ticket = None
         kind, software = kind_of(request.protocols), _software(request, subscription, caller)
         if software == UNNAMED and before.software:
@@ -181,7 +185,7 @@ class Classic:
             self._joined(roster, presence, subscription, now)
         chosen = choose_standard(request.protocols)
         assert chosen is not None
-        self._members.ledger.put(
+        self._draft.put(
             roster.group,
             roster.group.members[presence.id],
             generation=roster.group.generation + 1,
@@ -225,6 +229,7 @@ class Classic:
     def _hold(self, roster: Roster, presence: Presence, member: Member, now: float) -> Ticket:
         until = now + min(MAX_HOLD, member.rebalance_ms / 1000)
         self._members.deadlines.set((HOLD, roster.group.id, member.id), until)
+        self._undo.keep(presence)
         presence.ticket = Ticket()
         # Its session clock stands still: a client that waits for this answer sends no heartbeat.
         self._members.touch(roster, member, until)
@@ -236,13 +241,15 @@ class Classic:
         """Answer a held JoinGroup if there is nothing more to wait for, or if it is late."""
         if presence.ticket is None or (not late and self._divisions.awaits(roster, presence)):
             return
+        self._undo.keep(presence)
         ticket, presence.ticket = presence.ticket, None
         self._members.deadlines.drop((HOLD, roster.group.id, presence.id))
-        ticket.resolve(self._answer(roster, presence, now))
+        self._draft.answer(ticket, self._answer(roster, presence, now))
 
     def _answer(self, roster: Roster, presence: Presence, now: float) -> JoinGroupResponse:
         member = roster.group.members[presence.id]
-        presence.syncing, presence.nudged = True, False
+        self._undo.keep(presence)
+        presence.syncing, presence.must_rejoin = True, False
         self._members.expect(roster, member, now)
         return JoinGroupResponse(
             generation_id=member.generation,
@@ -261,7 +268,8 @@ class Classic:
             CONSUMER,
         ):
             raise InconsistentGroupProtocol(f"the protocol is {member.protocol!r}")
-        caller.bound[request.group_id] = member.id
+        self._members.bind(caller, roster, member.id)
+        self._undo.keep(presence)
         self._divisions.take_up(roster, presence, now)
         self._divisions.move(roster, presence, WITHOUT, list(presence.phases), now)
         presence.syncing = False
@@ -283,7 +291,7 @@ class Classic:
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: float) -> HeartbeatResponse:
         roster, member, presence = self._known(request, now)
-        caller.bound[request.group_id] = member.id
+        self._members.bind(caller, roster, member.id)
         if presence.syncing:
             return HeartbeatResponse()
         self._divisions.move(roster, presence, BEAT, list(presence.phases), now)
@@ -296,7 +304,7 @@ class Classic:
 
     def _should_come(self, roster: Roster, presence: Presence, now: float) -> bool:
         phases = presence.phases.values()
-        if presence.nudged or TAKING in phases:
+        if presence.must_rejoin or TAKING in phases:
             return True
         if TOLD in phases and now - presence.told_at > TOLD_SECONDS:
             return True
@@ -304,6 +312,7 @@ class Classic:
             return False
         if any(self._divisions.awaited(roster, presence, sid) for sid in presence.topics):
             return True
+        self._undo.keep(presence)
         presence.seen = roster.version
         return False
 
@@ -334,6 +343,9 @@ def rebalance_ms(request: JoinGroupRequest) -> int:
 
 def beat(members: Members, roster: Roster, presence: Presence, caller: Caller, now: float) -> None:
     """A heartbeat came: watch over pull logs that were given and not asked for."""
+    undo = members.draft.undo
+    if presence.via is not caller.bound or presence.expecting or presence.grants:
+        undo.keep(presence)
     if presence.via is not caller.bound:
         presence.via = caller.bound
         presence.expecting = dict.fromkeys(presence.expecting, BELIEVED_BEATS)
@@ -342,18 +354,21 @@ def beat(members: Members, roster: Roster, presence: Presence, caller: Caller, n
             del presence.expecting[sid]
         else:
             presence.expecting[sid] = beats - 1
-    for sid, grant in list(presence.grants.items()):
-        grant.beats += 1
-        nets = presence.nets.get(sid, 0)
-        if grant.beats < NET_BEATS or now - grant.at < NET_SECONDS * 2**nets:
+    for sid, before in list(presence.grants.items()):
+        grant = presence.grants[sid] = Grant(before.at, before.beats + 1)
+        replaced = presence.replaced.get(sid, 0)
+        if grant.beats < UNASKED_BEATS or now - grant.at < UNASKED_SECONDS * 2**replaced:
             continue
         del presence.grants[sid]
-        if nets >= MAX_NETS or members.divisions.phase(roster, presence, sid) not in HOLDING:
+        if (
+            replaced >= MAX_REPLACED
+            or members.divisions.phase(roster, presence, sid) not in HOLDING
+        ):
             continue
-        presence.nets[sid] = nets + 1
-        logger.warning(
+        presence.replaced[sid] = replaced + 1
+        members.draft.note(
+            *(logger, logging.WARNING),
             "member %s of group %s never asked where to begin: it is given its subject again",
-            presence.id,
-            roster.group.name,
+            *(presence.id, roster.group.name),
         )
         members.divisions.move(roster, presence, TAKE, [sid], now)

@@ -14,8 +14,8 @@ Positions are plain; the group is always exclusive.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.state import Member
@@ -44,10 +44,11 @@ from kumquat.gateway.groups.membership.client_assigned_states import (
     State,
 )
 from kumquat.gateway.groups.membership.members import SESSION, new_member_id
-from kumquat.gateway.groups.membership.protocol import LED, pack, unpack
+from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED, pack, unpack
 from kumquat.gateway.groups.membership.roster import Roster, Ticket
 from kumquat.gateway.wire import (
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
@@ -55,8 +56,10 @@ from kumquat.gateway.wire import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
+    from kumquat.core.delivery.undo import Undo
     from kumquat.gateway.groups.membership.members import Caller, Members
 
 BARRIER = "barrier"
@@ -66,7 +69,9 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Led:
+class ClientAssigned:
+    KEPT: ClassVar = ("participants",)
+    """Containers that change in place: see core/delivery/undo.py."""
     members: Members
     roster: Roster
     protocol_type: str
@@ -79,25 +84,30 @@ class Led:
     """Until then the first rebalance may wait for more members."""
     newcomers: bool = False
 
+    @property
+    def _undo(self) -> Undo:
+        return self.members.draft.undo
+
     # --- starting --------------------------------------------------------------------------------
 
     @classmethod
-    def restored(cls, members: Members, roster: Roster, now: float) -> Led:
+    def restored(cls, members: Members, roster: Roster, now: float) -> ClientAssigned:
         """As it was when the broker stopped."""
         group = roster.group
         first = next(iter(group.members.values()))
-        led = cls(members, roster, first.protocol_type, STABLE, group.generation)
+        restored = cls(members, roster, first.protocol_type, STABLE, group.generation)
         for member in group.members.values():
             offered = {member.protocol: unpack(member.metadata)}
             joined = Participant(member, offered, synced=True, assignment=unpack(member.assignment))
-            led.participants[member.id] = joined
-            led.protocol = member.protocol
+            restored.participants[member.id] = joined
+            restored.protocol = member.protocol
             if member.leader:
-                led.leader = member.id
+                restored.leader = member.id
             if member.instance_id is not None:
+                members.draft.undo.item(roster.instances, member.instance_id)
                 roster.instances[member.instance_id] = member.id
             members.resume_clock(roster, member, now)
-        return led
+        return restored
 
     # --- JoinGroup -------------------------------------------------------------------------------
 
@@ -140,6 +150,7 @@ class Led:
         if not any(all(p.name in o.protocols for o in others) for p in request.protocols):
             raise InconsistentGroupProtocol("no protocol is offered that all members offer")
         if not others:
+            self._undo.keep(self)
             self.protocol_type = request.protocol_type
 
     def _enter(
@@ -148,7 +159,7 @@ class Led:
         member = Member(
             id=request.member_id or new_member_id(request.group_instance_id or caller.client_id),
             generation=0,
-            kind=LED,
+            kind=CLIENT_ASSIGNED,
             client_id=caller.client_id,
             host=caller.host,
             session_ms=request.session_timeout_ms,
@@ -156,8 +167,10 @@ class Led:
             instance_id=request.group_instance_id,
             protocol_type=request.protocol_type,
         )
+        self._undo.keep(self)
         known = self.participants[member.id] = Participant(member, offered)
         if member.instance_id is not None:
+            self._undo.item(self.roster.instances, member.instance_id)
             self.roster.instances[member.instance_id] = member.id
         self.members.arrived(self.roster.group.name, member.id)
         return known
@@ -172,38 +185,45 @@ class Led:
         can_skip: bool,
     ) -> JoinGroupResponse | Ticket:
         """A static member comes with another id: whoever had it is fenced."""
+        self._undo.keep(self)
         old = self.participants.pop(before)
         self._fail(old, FencedInstance("its static member came again"))
         self.members.deadlines.drop((SESSION, self.roster.group.id, before))
         known = self._enter(request, offered, caller)
         known.assignment, known.synced = old.assignment, old.synced
-        led = self.leader == before
-        if led:
+        was_leader = self.leader == before
+        if was_leader:
             self.leader = known.member.id
         if self.state is not STABLE or offered != old.protocols:
             return self._rejoin(known, caller, now)
-        gone = (actions.LEFT, self.roster.group.id, before)
-        self.members.ledger.append([gone, self._durable(known)])
-        caller.bound[self.roster.group.name] = known.member.id
+        gone = actions.Left(self.roster.group.id, before)
+        self.members.draft.append([gone, self._durable(known)])
+        self.members.bind(caller, self.roster, known.member.id)
         self.members.touch(self.roster, known.member, now)
         answer = self._joined(known)
-        if led and can_skip:
+        if was_leader and can_skip:
             answer.skip_assignment = True
-        elif led:  # it may not assign: nobody else would ask for what it says
+        elif was_leader:  # it may not assign: nobody else would ask for what it says
             answer.leader, answer.members = before, []
         return answer
 
     def _refresh(
         self, known: Participant, request: JoinGroupRequest, offered: dict[str, bytes]
     ) -> None:
+        self._undo.keep(known)
         known.protocols = offered
-        known.member.session_ms = request.session_timeout_ms
-        known.member.rebalance_ms = rebalance_ms(request)
+        known.member = replace(
+            known.member,
+            session_ms=request.session_timeout_ms,
+            rebalance_ms=rebalance_ms(request),
+        )
 
     def _rejoin(self, known: Participant, caller: Caller, now: float) -> Ticket:
-        caller.bound[self.roster.group.name] = known.member.id
+        self.members.bind(caller, self.roster, known.member.id)
+        self._undo.keep(known)
         if known.join is not None:
-            known.join.resolve(RebalanceInProgress("the member has joined again"))
+            again = RebalanceInProgress("the member has joined again")
+            self.members.draft.answer(known.join, again)
         ticket = known.join = Ticket()
         self.members.touch(self.roster, known.member, now)
         self._enter_state(JOIN, now)
@@ -212,13 +232,15 @@ class Led:
 
     def _enter_state(self, event: str, now: float) -> None:
         before = self.state
+        self._undo.keep(self)
         self.state = TRANSITIONS[before, event]
         if self.state is not PREPARING or before is PREPARING:
             return
         for known in self.participants.values():
+            self._undo.keep(known)
             known.synced = False
             if known.sync is not None:
-                known.sync.resolve(RebalanceInProgress("a rebalance began"))
+                self.members.draft.answer(known.sync, RebalanceInProgress("a rebalance began"))
                 known.sync = None
                 self.members.touch(self.roster, known.member, now)
         longest = self._longest()
@@ -247,6 +269,7 @@ class Led:
             for known in late:
                 self.remove(known.member.id, now, "it did not send its SyncGroup in time")
         elif self.state is PREPARING:
+            self._undo.keep(self)
             until = self.extendable_until
             if until is not None and self.newcomers and now < until:
                 self.newcomers = False
@@ -257,6 +280,7 @@ class Led:
                 self._complete(now)
 
     def _complete(self, now: float) -> None:
+        self._undo.keep(self)
         for known in list(self.participants.values()):
             if known.join is None and known.member.instance_id is None:
                 self._forget(known, "it did not rejoin in time")
@@ -272,9 +296,10 @@ class Led:
         self._set_deadline(now + self._longest())
         for known in joined:
             self.members.touch(self.roster, known.member, now)
+            self._undo.keep(known)
             ticket, known.join = known.join, None
             assert ticket is not None
-            ticket.resolve(self._joined(known))
+            self.members.draft.answer(ticket, self._joined(known))
 
     def _vote(self) -> str:
         """The protocol that most prefer among those that all offer."""
@@ -314,43 +339,53 @@ class Led:
                 raise InconsistentGroupProtocol(f"{said!r} should be {is_so!r}")
         if self.state is PREPARING:
             raise RebalanceInProgress("members are joining")
-        caller.bound[request.group_id] = known.member.id
+        self.members.bind(caller, self.roster, known.member.id)
         self.members.touch(self.roster, known.member, now)
         if self.state is STABLE:
             return self._synced(known)
+        self._undo.keep(known)
         known.synced = True
         if known.sync is not None:
-            known.sync.resolve(RebalanceInProgress("the member asked again"))
+            again = RebalanceInProgress("the member asked again")
+            self.members.draft.answer(known.sync, again)
         ticket = known.sync = Ticket()
         if known.member.id == self.leader:
             self._settle({a.member_id: a.assignment for a in request.assignments}, now)
         return ticket
 
     def _settle(self, assignments: dict[str, bytes], now: float) -> None:
+        self._undo.keep(self)
         for known in self.participants.values():
+            self._undo.keep(known)
             known.assignment = assignments.get(known.member.id, b"")
         group = self.roster.group
-        gone = [(actions.LEFT, group.id, m) for m in group.members if m not in self.participants]
-        self.members.ledger.append([*gone, *map(self._durable, self.participants.values())])
+        gone = [actions.Left(group.id, m) for m in group.members if m not in self.participants]
+        self.members.draft.append([*gone, *map(self._durable, self.participants.values())])
         self.state = TRANSITIONS[self.state, SYNC]
-        logger.info(
+        self.members.draft.note(
+            *(logger, logging.INFO),
             "group %s: generation %d of %d members, led by %s",
             *(group.name, self.generation, len(self.participants), self.leader),
         )
         for known in self.participants.values():
             if known.sync is not None:
                 self.members.touch(self.roster, known.member, now)
-                known.sync.resolve(self._synced(known))
+                self.members.draft.answer(known.sync, self._synced(known))
                 known.sync = None
 
-    def _durable(self, known: Participant) -> tuple[object, ...]:
-        member = known.member
-        member.generation = self.generation
-        member.protocol_type, member.protocol = self.protocol_type, self.protocol
-        member.metadata = pack(known.protocols.get(self.protocol, b""))
-        member.assignment = pack(known.assignment)
-        member.leader = member.id == self.leader
-        return self.members.ledger.member_action(self.roster.group, member)
+    def _durable(self, known: Participant) -> actions.Member:
+        """Its member as it is stored, in this generation."""
+        self._undo.keep(known)
+        known.member = replace(
+            known.member,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol=self.protocol,
+            metadata=pack(known.protocols.get(self.protocol, b"")),
+            assignment=pack(known.assignment),
+            leader=known.member.id == self.leader,
+        )
+        return self.members.draft.member_action(self.roster.group, known.member)
 
     def _synced(self, known: Participant) -> SyncGroupResponse:
         return SyncGroupResponse(
@@ -359,12 +394,13 @@ class Led:
             assignment=known.assignment,
         )
 
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: float) -> None:
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: float) -> HeartbeatResponse:
         known = self._known(request.member_id, request.group_instance_id, request.generation_id)
-        caller.bound[request.group_id] = known.member.id
+        self.members.bind(caller, self.roster, known.member.id)
         self.members.touch(self.roster, known.member, now)
-        if self.state is PREPARING:
-            raise RebalanceInProgress("members are joining")
+        if self.state is PREPARING:  # no refusal: the session clock has been set
+            return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        return HeartbeatResponse()
 
     def check_commit(self, request: OffsetCommitRequest, now: float) -> None:
         """Raises unless this is a member that may commit now."""
@@ -415,30 +451,36 @@ class Led:
 
     def _forget(self, known: Participant, why: str) -> None:
         member, group = known.member, self.roster.group
+        self._undo.keep(self)
         del self.participants[member.id]
         if self.leader == member.id:
             self.leader = None
         self._fail(known, UnknownMember(why))
         self.members.deadlines.drop((SESSION, group.id, member.id))
         if member.instance_id and self.roster.instances.get(member.instance_id) == member.id:
+            self._undo.item(self.roster.instances, member.instance_id)
             del self.roster.instances[member.instance_id]
         if member.id in group.members:
-            self.members.ledger.append([(actions.LEFT, group.id, member.id)])
-        logger.info("member %s left group %s: %s", member.id, group.name, why)
+            self.members.draft.append([actions.Left(group.id, member.id)])
+        self.members.draft.note(
+            *(logger, logging.INFO, "member %s left group %s: %s"), *(member.id, group.name, why)
+        )
 
     def _end(self, now: float) -> None:
-        """Nobody is left: the next member may make another sort of group of it."""
+        """Nobody is left: the group is of no sort until the next member joins."""
+        self._undo.keep(self)
+        self._undo.keep(self.roster)
         if self.state is not EMPTY:
             self.state = TRANSITIONS[self.state, LAST]
         self.members.deadlines.drop((BARRIER, self.roster.group.id))
-        self.roster.led = None
+        self.roster.client_assigned = None
         self.members.tidy(self.roster)
 
-    @staticmethod
-    def _fail(known: Participant, error: Exception) -> None:
+    def _fail(self, known: Participant, error: Exception) -> None:
+        self._undo.keep(known)
         for ticket in (known.join, known.sync):
             if ticket is not None:
-                ticket.resolve(error)
+                self.members.draft.answer(ticket, error)
         known.join = known.sync = None
 
     def _longest(self) -> float:

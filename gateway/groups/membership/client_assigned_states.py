@@ -59,7 +59,7 @@ TRANSITIONS: dict[tuple[State, str], State] = {
 @dataclass(slots=True)
 class Participant:
     member: Member
-    """As it will be when the generation is stable."""
+    """As it will be when the generation is stable. It is replaced, never changed in place."""
     protocols: dict[str, bytes]
     """What it offers, in the order of its preference."""
     join: Ticket | None = None

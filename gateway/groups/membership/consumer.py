@@ -2,7 +2,7 @@
 
     epoch 0       joins; with an id that is known, it begins from nothing
     epoch n       goes on; the current epoch or, where the answer was lost, the one before
-    epoch -1      leaves; -2: a static member leaves and means to come back, its holdings wait for it
+    epoch -1      leaves; -2: a static member leaves for a while, and keeps what it holds
 
 A subject is taken away by an assignment without it in the same epoch. When the member reports what it
 owns and it is not in there, it has let go, and has committed before. A member that was told to let go
@@ -68,6 +68,8 @@ class Consumer:
     def __init__(self, members: Members) -> None:
         self._members = members
         self._divisions = members.divisions
+        self._draft = members.draft
+        self._undo = members.draft.undo
 
     def heartbeat(self, request: Request, caller: Caller, now: float) -> Response:
         _check(request)
@@ -78,7 +80,7 @@ class Consumer:
         else:
             roster, presence = self._go_on(request, now)
         member = roster.group.members[presence.id]
-        caller.bound[request.group_id] = member.id
+        self._members.bind(caller, roster, member.id)
         self._members.touch(roster, member, now)
         self._members.recognise(roster, presence, software_of(caller), now)
         beat(self._members, roster, presence, caller, now)
@@ -87,13 +89,14 @@ class Consumer:
     # --- coming and going on ---------------------------------------------------------------------
 
     def _join(self, request: Request, caller: Caller, now: float) -> tuple[Roster, Presence]:
-        group = self._members.ledger.make_group(request.group_id)
+        group = self._draft.make_group(request.group_id)
         roster = self._members.roster(group)
         presence = roster.presences.get(request.member_id)
         if presence is not None and presence.manner == KIP_848:
             self._begin_again(roster, presence, request, now)
         else:
             presence = self._enter(roster, request, caller, now)
+        self._undo.keep(presence)
         presence.owned = frozenset()
         return roster, presence
 
@@ -104,6 +107,7 @@ class Consumer:
         self._divisions.drop(roster, presence, {*member.holds, *presence.phases}, now)
         self._members.met(roster, member)
         self._update(roster, presence, request, now, generation=group.generation + 1)
+        self._undo.keep(presence)
         presence.told, presence.away = None, False
 
     def _enter(self, roster: Roster, request: Request, caller: Caller, now: float) -> Presence:
@@ -144,6 +148,7 @@ class Consumer:
         if request.member_epoch not in (member.generation, presence.previous_epoch):
             raise FencedMemberEpoch(f"the epoch of {member.id!r} is {member.generation}")
         if request.member_epoch != member.generation:
+            self._undo.keep(presence)
             presence.told = None
         self._update(roster, presence, request, now)
         self._confirm(roster, presence, request, now)
@@ -177,7 +182,7 @@ class Consumer:
             name in changes and getattr(member, name) != changes[name]
             for name in ("subscription", "pattern")
         )
-        self._members.ledger.put(roster.group, member, **changes)
+        self._draft.put(roster.group, member, **changes)
         if resubscribed:
             self._members.resubscribe(roster, presence, now)
             holds = roster.group.members[presence.id].holds
@@ -186,6 +191,9 @@ class Consumer:
 
     def _confirm(self, roster: Roster, presence: Presence, request: Request, now: float) -> None:
         by_topic_id = self._members.world.subjects.by_topic_id
+        reports = request.topic_partitions is not None
+        if reports or presence.silent_beats or TOLD in presence.phases.values():
+            self._undo.keep(presence)
         if request.topic_partitions is not None:
             presence.silent_beats = 0
             presence.owned = frozenset(
@@ -208,10 +216,11 @@ class Consumer:
     def _leave(self, request: Request, caller: Caller, now: float) -> Response:
         roster, member = self._find(request)
         if request.member_epoch == LEAVE_STATIC and member.instance_id is not None:
+            self._undo.keep(roster.presences[member.id])
             roster.presences[member.id].away = True
         else:
             self._members.leave(roster, member, now, "it left")
-        caller.bound.pop(request.group_id, None)
+        self._members.unbind(caller, request.group_id)
         return Response(member_id=member.id, member_epoch=request.member_epoch)
 
     # --- the answer ------------------------------------------------------------------------------
@@ -225,6 +234,7 @@ class Consumer:
             return Response(
                 member_id=member.id, member_epoch=member.generation, heartbeat_interval_ms=usual
             )
+        self._undo.keep(presence)
         taken = [sid for sid, phase in presence.phases.items() if phase is TAKING]
         if taken:
             presence.told_at, presence.silent_beats = now, 0
@@ -233,7 +243,7 @@ class Consumer:
             member = group.members[presence.id]
             if request.member_epoch != JOIN:
                 presence.previous_epoch = member.generation
-                self._members.ledger.put(group, member, generation=group.generation + 1)
+                self._draft.put(group, member, generation=group.generation + 1)
         member = group.members[presence.id]
         if TOLD in presence.phases.values():
             self._members.expect(roster, member, now)
@@ -246,7 +256,7 @@ class Consumer:
         if told != presence.told or full:
             fresh = told - (presence.told or frozenset())
             presence.expecting.update({sid: BELIEVED_BEATS for sid in fresh if member.holds[sid]})
-            presence.told, presence.nudged = told, False
+            presence.told, presence.must_rejoin = told, False
             response.assignment = self._assignment(told)
         return response
 

@@ -1,4 +1,4 @@
-"""What all ways of being in a served group have in common: rosters, subscriptions, session clocks, the end.
+"""What all kinds of members of a served group share: rosters, subscriptions, session clocks, leaving.
 
 Keys of deadlines: (SESSION, group id, member id) when a member counts as gone, (REBALANCE, …) when a
 member that was asked to rejoin, to sync or to let go of something has not, (HOLD, …) when its held
@@ -17,16 +17,14 @@ import logging
 import secrets
 from base64 import urlsafe_b64encode
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kumquat.core.delivery import actions
-from kumquat.core.errors import StorageError
 from kumquat.gateway.groups.assignment.pattern import Patterns
 from kumquat.gateway.groups.assignment.sharers import UNNAMED, may_share
 from kumquat.gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
-from kumquat.gateway.groups.membership.protocol import EAGER, LED, manner_of
+from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED, EAGER, manner_of
 from kumquat.gateway.groups.membership.roster import Phase, Presence, Roster
 from kumquat.gateway.groups.membership.weight import MAX_CLIENT_ID
 
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from kumquat.gateway.groups.assignment.division import Divisions
     from kumquat.gateway.groups.assignment.modes import World
     from kumquat.gateway.groups.deadlines import Deadlines
-    from kumquat.gateway.groups.ledger import Ledger
+    from kumquat.gateway.groups.draft import Draft
 
 SESSION, REBALANCE, HOLD, PENDING, SILENCE = "session", "rebalance", "hold", "pending", "silence"
 SILENCE_SECONDS = 1.0
@@ -94,13 +92,14 @@ def new_member_id(prefix: str) -> str:
 class Members:
     def __init__(
         self,
-        ledger: Ledger,
+        draft: Draft,
         divisions: Divisions,
         deadlines: Deadlines,
         world: World,
         limits: Limits,
     ) -> None:
-        self.ledger = ledger
+        self.draft = draft
+        self._undo = draft.undo
         self.divisions = divisions
         self.deadlines = deadlines
         self.world = world
@@ -123,21 +122,22 @@ class Members:
         if roster is None or roster.group is not group:
             if roster is not None:
                 self.drop(roster)
+            self._undo.item(self.rosters, group.id)
             roster = self.rosters[group.id] = Roster(group)
         return roster
 
     def peek(self, group: Group) -> Roster:
-        """Likewise, but to look at: one that is empty is not kept."""
+        """The roster to look at, not to change: where there is none, an empty one that is not kept."""
         roster = self.rosters.get(group.id)
         return roster if roster is not None and roster.group is group else Roster(group)
 
     def is_empty(self, group: Group) -> bool:
         """Nobody is in it; nor is anybody about to be, where a client assigns."""
-        return not group.members and self.peek(group).led is None
+        return not group.members and self.peek(group).client_assigned is None
 
     def find(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Roster, Member]:
         """A member of a served group, by what a request says of it."""
-        group = self.ledger.groups.by_name.get(group_id)
+        group = self.draft.groups.by_name.get(group_id)
         if group is None:
             raise UnknownMember(f"there is no group {group_id!r}")
         roster = self.peek(group)
@@ -160,16 +160,15 @@ class Members:
 
     def enter(self, roster: Roster, member: Member, now: float) -> Presence:
         """A new member, as it is to be."""
-        self.ledger.put(roster.group, member)
+        self.draft.put(roster.group, member)
         self.arrived(roster.group.name, member.id)
         manner = manner_of(member.kind, member.software)
-        presence = Presence(member.id, manner, bears=may_share(member.software))
-        roster.presences[member.id] = presence
-        if member.instance_id is not None:
-            roster.instances[member.instance_id] = member.id
+        presence = Presence(member.id, manner, can_share=may_share(member.software))
+        self._add(roster, member, presence)
         self.resubscribe(roster, presence, now)
         self.touch(roster, member, now)
-        logger.info(
+        self.draft.note(
+            *(logger, logging.INFO),
             "member %s joined group %s (%s, %s)",
             *(member.id, roster.group.name, manner, member.software),
         )
@@ -186,11 +185,9 @@ class Members:
         """All members that were there when the broker stopped."""
         for member in roster.group.members.values():
             presence = self._restored(member)
-            roster.presences[member.id] = presence
-            if member.instance_id is not None:
-                roster.instances[member.instance_id] = member.id
+            self._add(roster, member, presence)
             for sid, slot in member.holds.items():
-                division = roster.division(sid)
+                division = roster.division(self._undo, sid)
                 (division.pull if slot else division.plain).add(member.id)
                 if slot:
                     presence.expecting[sid] = BELIEVED_BEATS
@@ -200,18 +197,25 @@ class Members:
             self.resume_clock(roster, member, now)
         for sid, progress in roster.group.progress.items():
             if progress.shared:
-                roster.division(sid)
+                roster.division(self._undo, sid)
         for sid in list(roster.divisions):
             self.divisions.advance(roster, sid, now)
+
+    def _add(self, roster: Roster, member: Member, presence: Presence) -> None:
+        self._undo.item(roster.presences, member.id)
+        roster.presences[member.id] = presence
+        if member.instance_id is not None:
+            self._undo.item(roster.instances, member.instance_id)
+            roster.instances[member.instance_id] = member.id
 
     @staticmethod
     def _restored(member: Member) -> Presence:
         """Where it was stored before clients were told apart, who shares may go on; it is asked to rejoin,
         and says then what it is."""
-        presence = Presence(member.id, member.kind, bears=may_share(member.software))
+        presence = Presence(member.id, member.kind, can_share=may_share(member.software))
         if not member.software:
-            presence.bears = any(member.holds.values())
-            presence.nudged = True
+            presence.can_share = any(member.holds.values())
+            presence.must_rejoin = True
         return presence
 
     def recognise(self, roster: Roster, presence: Presence, software: str, now: float) -> None:
@@ -221,36 +225,39 @@ class Members:
         if software == UNNAMED and member.software:
             software = member.software
         if software != member.software:
-            self.ledger.put(roster.group, member, software=software)
-        presence.manner = manner_of(member.kind, software)
-        if presence.bears != may_share(software):
-            presence.bears = not presence.bears
+            self.draft.put(roster.group, member, software=software)
+        manner = manner_of(member.kind, software)
+        if (manner, may_share(software)) == (presence.manner, presence.can_share):
+            return
+        self._undo.keep(presence)
+        presence.manner = manner
+        if presence.can_share != may_share(software):
+            presence.can_share = not presence.can_share
             for sid in presence.topics:
-                self.divisions.count_stranger(roster, sid, presence)
+                self.divisions.count_non_sharer(roster, sid, presence)
                 self.divisions.advance(roster, sid, now)
 
     def touch(self, roster: Roster, member: Member, now: float) -> None:
         """A sign of life."""
-        if (roster.group.id, member.id) in self.ledger.groups.silent:
-            with suppress(StorageError):  # it is written with the next one
-                self.ledger.append([(actions.HEARD, roster.group.id, member.id)])
+        self.draft.hear(roster.group.id, member.id)
         self.deadlines.set((SESSION, roster.group.id, member.id), now + member.session_ms / 1000)
 
     def resume_clock(self, roster: Roster, member: Member, now: float) -> None:
         """The session clock of a member that was there when the broker stopped goes on."""
-        silent_ms = self.ledger.groups.silent.get((roster.group.id, member.id), 0)
+        silent_ms = self.draft.groups.silent.get((roster.group.id, member.id), 0)
         left = max(0, member.session_ms - silent_ms) / 1000
         self.deadlines.set((SESSION, roster.group.id, member.id), now + left)
 
     def count_silence(self, now: float) -> None:
         """Write down for how long more those who were not heard since the start are silent. Time in which
         the whole broker stood still is not theirs."""
-        if not self.ledger.groups.silent:
+        if not self.draft.groups.silent:
             return
         before = now if self._counted_silence_at is None else self._counted_silence_at
         passed = min(now - before, 2 * SILENCE_SECONDS)
         if passed > 0:
-            self.ledger.append([(actions.SILENT, round(passed * 1000))])
+            self.draft.append([actions.Silent(round(passed * 1000))])
+        self._undo.call(setattr, self, "_counted_silence_at", self._counted_silence_at)
         self._counted_silence_at = now
         self.deadlines.set((SILENCE,), now + SILENCE_SECONDS)
 
@@ -268,6 +275,7 @@ class Members:
         if len(self._given) >= MAX_GIVEN:
             self.arrived(*next(iter(self._given)))
         member_id = new_member_id(prefix)
+        self._keep_pending(group_id, member_id)
         self.pending[group_id].add(member_id)
         self._given[group_id, member_id] = None
         self.deadlines.set((PENDING, group_id, member_id), now + session_ms / 1000)
@@ -277,11 +285,29 @@ class Members:
         """Who was given an id has come, or never will."""
         given = self.pending.get(group_id)
         if given is not None:
+            self._keep_pending(group_id, member_id)
             given.discard(member_id)
             self._given.pop((group_id, member_id), None)
             if not given:
                 del self.pending[group_id]
             self.deadlines.drop((PENDING, group_id, member_id))
+
+    def _keep_pending(self, group_id: str, member_id: str) -> None:
+        self._undo.item(self._given, (group_id, member_id))
+        self._undo.item(self.pending, group_id)
+        if group_id in self.pending:
+            self._undo.whole(self.pending[group_id])
+
+    def bind(self, caller: Caller, roster: Roster, member_id: str) -> None:
+        """The connection speaks for this member from here on."""
+        name = roster.group.name
+        if caller.bound.get(name) != member_id:
+            self._undo.item(caller.bound, name)
+            caller.bound[name] = member_id
+
+    def unbind(self, caller: Caller, group_id: str) -> None:
+        self._undo.item(caller.bound, group_id)
+        caller.bound.pop(group_id, None)
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -291,15 +317,26 @@ class Members:
 
     def _topics(self, roster: Roster, presence: Presence) -> set[int]:
         member, by_name = roster.group.members[presence.id], self.world.subjects.by_name
-        for name in member.subscription:
-            self._by_topic[name].add(roster.group.id)
-        roster.names.update(member.subscription)
+        gid, new = roster.group.id, set(member.subscription) - roster.names
+        if new:
+            self._undo.whole(roster.names)
+        for name in new:
+            self._keep_topic(name)
+            self._by_topic[name].add(gid)
+            roster.names.add(name)
         topics = {by_name[name].id for name in member.subscription if name in by_name}
         if member.pattern is not None:
-            self._by_pattern.add(roster.group.id)
+            if gid not in self._by_pattern:
+                self._undo.whole(self._by_pattern)
+                self._by_pattern.add(gid)
             self.patterns.forget_all_but(self._patterns_in_use)
             topics.update(self.patterns.found(member.pattern, self.world.subjects))
         return topics
+
+    def _keep_topic(self, name: str) -> None:
+        self._undo.item(self._by_topic, name)
+        if name in self._by_topic:
+            self._undo.whole(self._by_topic[name])
 
     def _patterns_in_use(self) -> set[str]:
         return {
@@ -339,19 +376,23 @@ class Members:
         for kind in (SESSION, REBALANCE, HOLD):
             self.deadlines.drop((kind, gid, member.id))
         if member.instance_id is not None and roster.instances.get(member.instance_id) == member.id:
+            self._undo.item(roster.instances, member.instance_id)
             del roster.instances[member.instance_id]
         sids = self.divisions.leave(roster, presence, heir)
         if presence.ticket is not None:
-            presence.ticket.resolve(UnknownMember(why))
-        logger.info("member %s left group %s: %s", member.id, roster.group.name, why)
+            self.draft.answer(presence.ticket, UnknownMember(why))
+        self.draft.note(
+            *(logger, logging.INFO, "member %s left group %s: %s"),
+            *(member.id, roster.group.name, why),
+        )
         return sids
 
     def tidy(self, roster: Roster) -> None:
         """Forget what nobody needs of a group without members. What it shares has a timer to watch."""
         group = roster.group
-        if group.members or roster.led is not None:
+        if group.members or roster.client_assigned is not None:
             return
-        self.ledger.forget_if_unused(group)
+        self.draft.forget_if_unused(group)
         if not any(progress.shared for progress in group.progress.values()):
             self.drop(roster)
 
@@ -360,13 +401,17 @@ class Members:
         gid = roster.group.id
         if self.rosters.get(gid) is not roster:
             return
+        self._undo.item(self.rosters, gid)
         del self.rosters[gid]
-        self._by_pattern.discard(gid)
+        if gid in self._by_pattern:
+            self._undo.whole(self._by_pattern)
+            self._by_pattern.discard(gid)
         for name in roster.names:
+            self._keep_topic(name)
             self._by_topic[name].discard(gid)
             if not self._by_topic[name]:
                 del self._by_topic[name]
 
 
-def is_led(group: Group) -> bool:
-    return any(member.kind == LED for member in group.members.values())
+def is_client_assigned(group: Group) -> bool:
+    return any(member.kind == CLIENT_ASSIGNED for member in group.members.values())

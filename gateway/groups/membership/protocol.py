@@ -35,7 +35,7 @@ STANDARD = frozenset(
     }
 )
 """Assignors that the broker stands in for: with one partition a topic they come to the same."""
-EAGER, COOPERATIVE, KIP_848, LED = "eager", "cooperative", "consumer", "client"
+EAGER, COOPERATIVE, KIP_848, CLIENT_ASSIGNED = "eager", "cooperative", "consumer", "client"
 """Kinds of members: see kumquat.core.delivery.state.Member."""
 FORGETFUL = "forgetful"
 """The manner of eager members whose client forgets every position when it rejoins."""

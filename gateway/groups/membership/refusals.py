@@ -1,7 +1,8 @@
 """Refused joins in the log. Many clients hide the broker's error text, so the log must say the reason.
 
-A client that is refused tries again at once, so each group and code is told of once a minute. What belongs
-to the normal life of a group is not told: a member that is not known any more, a rebalance under way.
+A client that is refused tries again at once, so each group and code is logged once a minute at the most.
+What belongs to the normal life of a group is not logged: a member that is no longer known, a rebalance
+under way.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ A member's holding of a subject, `none`, `plain` or `pull`, is durable (Member.h
 one to another it passes phases, which are not: after a restart of the broker a holding that was being
 taken away is simply decided upon again.
 
-    FREE     not held, may be given
-    STALE    not held, but the client may still remember a position: it must first be told an assignment
-             without the subject (kafka-python keeps the position of what it gets again)
-    RINSED   likewise; it was told, and has yet to show by a heartbeat that the answer has come
-    HELD     held
-    TAKING   held, to be taken away; the client does not know yet
-    TOLD     held; the client was told an assignment without it and has yet to confirm
+    FREE         not held, may be given
+    STALE        not held, but the client may still remember a position: first it must get an assignment
+                 without the subject (kafka-python keeps the position of what it gets again)
+    UNCONFIRMED  likewise; the answer without it was sent, and no heartbeat has shown yet that it arrived
+    HELD         held
+    TAKING       held, to be taken away; the client does not know yet
+    TOLD         held; the client was sent an assignment without it and has yet to confirm
 
 Eager clients are of two manners. Of some (Java, librdkafka) it is known that they forget all positions
 when they rejoin and ask again: for them there is no STALE.
@@ -33,21 +33,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kumquat.gateway.groups.membership.protocol import COOPERATIVE, EAGER, FORGETFUL, KIP_848
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kumquat.core.delivery.state import Group
-    from kumquat.gateway.groups.membership.client_assigned import Led
+    from kumquat.core.delivery.undo import Undo
+    from kumquat.gateway.groups.membership.client_assigned import ClientAssigned
 
 
 class Phase(Enum):
     FREE = auto()
     STALE = auto()
-    RINSED = auto()
+    UNCONFIRMED = auto()
     HELD = auto()
     TAKING = auto()
     TOLD = auto()
@@ -64,7 +63,7 @@ class Event(Enum):
     CONFIRM = auto()
 
 
-FREE, STALE, RINSED, HELD, TAKING, TOLD = Phase
+FREE, STALE, UNCONFIRMED, HELD, TAKING, TOLD = Phase
 TAKE, KEEP, JOINED, DROPPED, CLAIMED, BEAT, WITHOUT, CONFIRM = Event
 HOLDING = frozenset({HELD, TAKING, TOLD})
 
@@ -75,7 +74,7 @@ MOVES: dict[tuple[str, Phase, Event], Phase] = {
     (FORGETFUL, TAKING, KEEP): HELD,
     (FORGETFUL, HELD, JOINED): HELD,
     (FORGETFUL, STALE, JOINED): FREE,
-    (FORGETFUL, RINSED, JOINED): FREE,
+    (FORGETFUL, UNCONFIRMED, JOINED): FREE,
     (FORGETFUL, TAKING, JOINED): FREE,
     (FORGETFUL, TAKING, WITHOUT): FREE,
     (FORGETFUL, STALE, BEAT): STALE,
@@ -85,14 +84,14 @@ MOVES: dict[tuple[str, Phase, Event], Phase] = {
     (EAGER, HELD, KEEP): HELD,
     (EAGER, TAKING, KEEP): HELD,
     (EAGER, STALE, JOINED): STALE,
-    (EAGER, RINSED, JOINED): STALE,
+    (EAGER, UNCONFIRMED, JOINED): STALE,
     (EAGER, HELD, JOINED): HELD,
     (EAGER, TAKING, JOINED): STALE,
-    (EAGER, STALE, WITHOUT): RINSED,
-    (EAGER, RINSED, WITHOUT): RINSED,
-    (EAGER, TAKING, WITHOUT): RINSED,
+    (EAGER, STALE, WITHOUT): UNCONFIRMED,
+    (EAGER, UNCONFIRMED, WITHOUT): UNCONFIRMED,
+    (EAGER, TAKING, WITHOUT): UNCONFIRMED,
     (EAGER, STALE, BEAT): STALE,
-    (EAGER, RINSED, BEAT): FREE,
+    (EAGER, UNCONFIRMED, BEAT): FREE,
     (EAGER, TAKING, BEAT): TAKING,
     (COOPERATIVE, HELD, TAKE): TAKING,
     (COOPERATIVE, TAKING, TAKE): TAKING,
@@ -139,26 +138,15 @@ class Step(Enum):
 
 
 class Ticket:
-    """A request whose answer is not there yet. `resolve` is called once; what comes later is ignored."""
+    """A request whose answer is not there yet."""
 
-    __slots__ = ("_wake", "answer")
+    __slots__ = ("answer",)
 
     def __init__(self) -> None:
         self.answer: Any = None
-        self._wake: Callable[[], None] | None = None
-
-    def on_answer(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-
-    def resolve(self, answer: Any) -> None:
-        if self.answer is None:
-            self.answer = answer
-            if self._wake is not None:
-                self._wake()
 
 
-@dataclass(slots=True)
-class Grant:
+class Grant(NamedTuple):
     """A pull log that its member has not asked OffsetFetch for yet."""
 
     at: float
@@ -169,18 +157,20 @@ class Grant:
 class Presence:
     """A member of a served group, as it is now."""
 
+    KEPT: ClassVar = ("topics", "phases", "expecting", "grants", "replaced")
+    """Containers that change in place: see core/delivery/undo.py."""
     id: str
     manner: str
     """How it rebalances: its kind, or FORGETFUL."""
-    bears: bool = True
-    """Its client is known to bear sharing: see sharers.py."""
+    can_share: bool = True
+    """Its client is known to share correctly: see sharers.py."""
     topics: set[int] = field(default_factory=set)
     """The subjects that it is subscribed to and that exist."""
     phases: dict[int, Phase] = field(default_factory=dict)
     """Only where it is neither FREE nor HELD."""
     syncing: bool = False
     """Its JoinGroup was answered, its SyncGroup has not come."""
-    nudged: bool = False
+    must_rejoin: bool = False
     """It is to rejoin for a reason that shows in nothing else: a subject that it held was deleted."""
     ticket: Ticket | None = None
     """Its JoinGroup, where that is held."""
@@ -191,7 +181,7 @@ class Presence:
     via: dict[str, str] | None = None
     """The connection of its last heartbeat: its binding, taken as a name."""
     grants: dict[int, Grant] = field(default_factory=dict)
-    nets: dict[int, int] = field(default_factory=dict)
+    replaced: dict[int, int] = field(default_factory=dict)
     """How often a pull log was replaced because it was never asked for."""
     told: frozenset[int] | None = None
     """The assignment that a KIP-848 member was told last; None: it is to be told."""
@@ -212,24 +202,25 @@ class Division:
     __slots__ = (
         "asked",
         "awaited",
+        "below_two_since",
         "drain_until",
-        "lonely_since",
+        "non_sharers",
         "owner",
         "patience",
         "plain",
         "pull",
         "reason",
         "step",
-        "strangers",
         "subscribers",
     )
+    KEPT = ("non_sharers", "plain", "pull", "subscribers")
 
     def __init__(self) -> None:
         self.subscribers: dict[str, Presence] = {}
-        self.strangers: dict[str, Presence] = {}
-        """Those of them that are not known to bear sharing."""
+        self.non_sharers: dict[str, Presence] = {}
+        """Those of them whose client is not known to share correctly (sharers.py)."""
         self.reason = ""
-        """Why it is not shared, where only strangers are in the way."""
+        """Why it is not shared, where only members of `non_sharers` prevent it."""
         self.plain: set[str] = set()
         self.pull: set[str] = set()
         """Who holds it, and how."""
@@ -240,7 +231,7 @@ class Division:
         """Its owner was asked to rejoin, so that it commits where the group is."""
         self.awaited: str | None = None
         """The owner, until it has done so."""
-        self.lonely_since: float | None = None
+        self.below_two_since: float | None = None
         """Since when a shared subject has had fewer than two subscribers."""
         self.patience = 1.0
         """Grows when a drain did not succeed."""
@@ -252,27 +243,28 @@ class Division:
         return bool(self.subscribers or self.plain or self.pull)
 
     @property
-    def has_only_strangers(self) -> bool:
+    def has_only_non_sharers(self) -> bool:
         """Somebody is there, and nobody who holds or may take up a pull log."""
-        return not self.pull and 0 < len(self.subscribers) == len(self.strangers)
+        return not self.pull and 0 < len(self.subscribers) == len(self.non_sharers)
 
     def unsubscribe(self, member_id: str) -> None:
         self.subscribers.pop(member_id, None)
-        self.strangers.pop(member_id, None)
+        self.non_sharers.pop(member_id, None)
 
     def reset_timers(self) -> None:
-        self.lonely_since = self.drain_until = None
+        self.below_two_since = self.drain_until = None
         self.patience = 1.0
 
 
 class Roster:
-    """The volatile side of one group."""
+    """The volatile side of one group. To change an entry of a container here, say so to `undo.item`
+    first."""
 
     __slots__ = (
+        "client_assigned",
         "divisions",
         "group",
         "instances",
-        "led",
         "names",
         "owned",
         "presences",
@@ -294,11 +286,12 @@ class Roster:
         """How many subjects each member is the owner of."""
         self.reason = ""
         """What was last logged about why it does not share."""
-        self.led: Led | None = None
+        self.client_assigned: ClientAssigned | None = None
         """Where a client assigns."""
 
-    def division(self, sid: int) -> Division:
+    def division(self, undo: Undo, sid: int) -> Division:
         division = self.divisions.get(sid)
         if division is None:
+            undo.item(self.divisions, sid)
             division = self.divisions[sid] = Division()
         return division

@@ -48,13 +48,13 @@ class Weight:
         self._add(int(member is None), size - before, now)
 
     def check_sync(self, group: Group, request: SyncGroupRequest, now: float) -> None:
-        """Likewise for the assignments of a leader, in the place of those before."""
+        """Raises GroupFull unless there is room for a leader's assignments, which replace those before."""
         size = sum(len(given.assignment) for given in request.assignments)
         before = sum(_decoded(member.assignment) for member in group.members.values())
         self._add(0, size - before, now)
 
     def check_heartbeat(self, request: ConsumerGroupHeartbeatRequest, now: float) -> None:
-        """Likewise for a KIP-848 member that comes."""
+        """Raises GroupFull unless there is room for a KIP-848 member that joins."""
         self._add(1, sum(map(len, request.subscribed_topic_names or ())), now)
 
     def _add(self, members: int, size: int, now: float) -> None:

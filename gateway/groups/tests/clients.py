@@ -67,6 +67,7 @@ class Client:
 
     def reconnect(self) -> None:
         self.caller = Caller("client", "/127.0.0.1", {}, self.software)
+        self.world.bindings.append(self.caller.bound)
 
     @property
     def coordinator(self) -> Coordinator:

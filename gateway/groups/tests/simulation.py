@@ -6,15 +6,18 @@ clients.py.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from kumquat.core.delivery import actions, engine
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import JUMP, Groups, split_offset
+from kumquat.core.errors import StorageError
 from kumquat.core.logs.messages.subject import Subject, SubjectConfig, Subjects
 from kumquat.gateway.groups.coordinator import Coordinator
 from kumquat.gateway.groups.membership.members import Limits
 from kumquat.gateway.groups.membership.roster import Step
+from kumquat.gateway.groups.tests.checked import Checked, Twin, stored
 from kumquat.meta.group_configs import GroupConfig, effective_group
 
 GROUP = "g"
@@ -32,7 +35,17 @@ LIMITS = Limits(
 
 
 class Simulation:
-    def __init__(self, *topics: str, limits: Limits = LIMITS, mode: str = "auto") -> None:
+    def __init__(
+        self, *topics: str, limits: Limits = LIMITS, mode: str = "auto", checked: bool = False
+    ) -> None:
+        """`checked`: see checked.py. It looks at everything with each request, too much for large
+        groups."""
+        self._checked = checked
+        self.disk_is_full = False
+        self.frames = 0
+        """How many were written."""
+        self.bindings: list[dict[str, str]] = []
+        """Of all connections: see Caller."""
         self.now = 1000.0
         self._limits = limits
         self.subjects = Subjects(SubjectConfig(1, -1, -1))
@@ -57,20 +70,22 @@ class Simulation:
     def mode(self, group: str, sid: int) -> str:
         return self.config(group).consume_mode
 
-    def changed(self, group: object, sid: int) -> None:
-        pass
-
     def now_ms(self) -> int:
         return int(self.now * 1000)
 
-    def _append(self, changes: object) -> int:
+    def append(self, changes: Sequence[Action], allowed: object = None) -> int:
+        if self.disk_is_full and changes:
+            raise StorageError("the disk is full")
+        self.frames += 1 if changes else 0
         self.groups.now_ms = self.now_ms()
-        for action in changes:  # type: ignore[attr-defined]
-            if action[0] == actions.DROP:
-                self._excuse(*action[1:])
+        for action in changes:
+            if isinstance(action, actions.Drop):
+                self._excuse(*action)
             self.groups.apply(action)
             self.log.append(action)
             self.times.append(self.now_ms())
+            if self._checked:
+                self._twin.write(action, self.now_ms())
         return len(self.log)
 
     def _excuse(self, gid: int, sid: int) -> None:
@@ -81,7 +96,14 @@ class Simulation:
 
     def _begin(self, groups: Groups) -> None:
         self.groups = groups
-        self.coordinator = Coordinator(groups, self._append, self, self._limits)
+        self._twin = Twin()
+        for action, now_ms in zip(self.log, self.times, strict=False):
+            self._twin.write(action, now_ms)
+        self.coordinator: Coordinator
+        if self._checked:
+            self.coordinator = Checked(groups, self, self._limits)
+        else:
+            self.coordinator = Coordinator(groups, self.append, self, self._limits)
         self.coordinator.start(self.now)
 
     # --- what happens ----------------------------------------------------------------------------
@@ -95,7 +117,7 @@ class Simulation:
     def delete(self, topic: str) -> None:
         subject = self.subjects.by_name[topic]
         self.subjects.remove(subject)
-        self.coordinator.subject_removed(subject.id)
+        self.coordinator.subject_removed(subject.id, self.now)
 
     def produce(self, topic: str, count: int) -> None:
         subject = self.subjects.by_name[topic]
@@ -106,7 +128,7 @@ class Simulation:
         """As after kill -9."""
         groups = Groups()
         self.times += [self.now_ms()] * (len(self.log) + 1 - len(self.times))
-        self.log.append((actions.JUMP, JUMP))
+        self.log.append(actions.Jump(JUMP))
         for action, groups.now_ms in zip(self.log, self.times, strict=False):
             groups.apply(action)
         self._begin(groups)
@@ -156,11 +178,13 @@ class Simulation:
             given = [Range(progress.cursor, min(most, left), 1)]
         if given:
             log = progress.pull_logs[slot]
-            self._append([engine.pull_action(gid, subject.id, log, given)])
+            self.append([engine.pull_action(gid, subject.id, log, given)])
 
     # --- what must always hold -------------------------------------------------------------------
 
     def check(self) -> None:
+        if self._checked:
+            assert stored(self._twin.groups) == stored(self.groups)
         for group in self.groups.by_id.values():
             holders: defaultdict[int, list[int]] = defaultdict(list)
             for member in group.members.values():

@@ -46,7 +46,7 @@ def step_of(world: Simulation, topic: str = "t") -> Step | None:
 
 def owner_and_joiner(protocol: str = "range", **how: Any) -> tuple[Simulation, Classic, Classic]:
     """One has read and committed; another is about to come."""
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 100)
     owner = Classic(world, "owner", ["t"], protocol=protocol, **how)
     live(world, owner, seconds=2, reads=1)
@@ -234,7 +234,7 @@ def test_owned_subjects_are_spread_over_the_members() -> None:
 
 
 def test_a_group_that_never_commits_stays_with_its_owner_and_is_asked_once() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     owner, other = Classic(world, "owner", ["t"], keeps=True), Classic(world, "other", ["t"])
     owner.commit = lambda: None  # type: ignore[method-assign]
     live(world, owner, seconds=2, reads=1)
@@ -250,7 +250,7 @@ def test_a_group_that_never_commits_stays_with_its_owner_and_is_asked_once() -> 
 
 
 def test_an_owner_that_has_not_committed_yet_is_asked_to_when_the_second_comes() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 50)
     owner, other = Classic(world, "owner", ["t"]), Classic(world, "other", ["t"])
     live(world, owner, seconds=2, reads=1)
@@ -262,7 +262,7 @@ def test_an_owner_that_has_not_committed_yet_is_asked_to_when_the_second_comes()
 @pytest.mark.parametrize("how", ["left", "died"])
 def test_a_joiner_is_not_held_for_an_owner_that_is_gone(how: str) -> None:
     """In a group that has no commits the owner is asked to rejoin, and the joiner waits for it."""
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 10)
     owner, joiner = Classic(world, "owner", ["t"]), Classic(world, "joiner", ["t"])
     owner.commit = lambda: None  # type: ignore[method-assign]
@@ -368,7 +368,7 @@ def test_a_subject_that_is_made_or_deleted_is_told() -> None:
 
 
 def test_a_group_that_is_left_stays_and_is_empty() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     member = Classic(world, "m", ["t"])
     live(world, member, seconds=1)
     member.commit = lambda: None  # type: ignore[method-assign]

@@ -113,7 +113,7 @@ class Worker:
         return answer
 
     def beat(self) -> None:
-        self.world.coordinator.heartbeat(
+        answer = self.world.coordinator.heartbeat(
             HeartbeatRequest(
                 group_id=GROUP,
                 generation_id=self.generation,
@@ -123,6 +123,8 @@ class Worker:
             self.caller,
             self.world.now,
         )
+        if answer.error_code == RebalanceInProgress.error_code:
+            raise RebalanceInProgress
 
     def commit(self, offset: int) -> int:
         request = OffsetCommitRequest(
@@ -140,8 +142,8 @@ class Worker:
 
 def state(world: Simulation) -> State | None:
     group = world.groups.by_name.get(GROUP)
-    led = world.coordinator.led(group) if group is not None else None
-    return None if led is None else led.state
+    client_assigned = world.coordinator.client_assigned(group) if group is not None else None
+    return None if client_assigned is None else client_assigned.state
 
 
 def working(*workers: Worker) -> None:
@@ -158,7 +160,7 @@ def working(*workers: Worker) -> None:
 
 
 def pair() -> tuple[Simulation, Worker, Worker]:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     first, second = Worker(world), Worker(world)
     working(first)
     second.join()
@@ -195,7 +197,7 @@ def test_a_member_that_comes_in_between_sends_everybody_back() -> None:
 
 
 def test_a_member_that_does_not_rejoin_in_time_is_left_behind() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     silent, new = Worker(world), Worker(world)
     working(silent)
     new.join()
@@ -249,7 +251,7 @@ def test_commits_count_when_the_member_has_an_assignment() -> None:
 
 
 def test_members_without_a_common_protocol_are_refused() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     working(Worker(world, protocols="ab"))
     with pytest.raises(InconsistentGroupProtocol):
         Worker(world, protocols="c").join()
@@ -268,7 +270,7 @@ def test_members_without_a_common_protocol_are_refused() -> None:
 
 
 def test_the_protocol_is_one_that_all_offer_and_most_prefer() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     workers = [Worker(world, protocols=offered) for offered in ("abc", "bca", "cba", "bac")]
     for worker in workers:
         worker.join()
@@ -280,7 +282,7 @@ def test_the_protocol_is_one_that_all_offer_and_most_prefer() -> None:
 
 
 def test_the_first_rebalance_waits_for_more_members() -> None:
-    world = Simulation("t", limits=replace(LIMITS, initial_delay_ms=3000))
+    world = Simulation("t", checked=True, limits=replace(LIMITS, initial_delay_ms=3000))
     workers = [Worker(world) for _ in range(3)]
     for worker in workers:
         assert worker.join() is None
@@ -291,7 +293,7 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
 
 
 def test_a_static_member_comes_back_without_a_rebalance() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     leader, follower = Worker(world, instance="skips"), Worker(world, instance="two")
     leader.join()
     follower.join()
@@ -314,7 +316,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
 
 
 def test_a_static_leader_whose_client_cannot_skip_comes_back_as_a_follower() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     leader = Worker(world, instance="one")
     working(leader)
     again = Worker(world, instance="one")
@@ -342,7 +344,7 @@ def test_members_go_on_in_the_last_stable_generation_after_a_restart() -> None:
 
 
 def test_a_group_is_of_one_sort_while_it_has_members() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     worker = Worker(world)
     working(worker)
     consumer = Classic(world, "c", ["t"])
@@ -357,7 +359,7 @@ def test_a_group_is_of_one_sort_while_it_has_members() -> None:
 
 
 def test_a_group_that_shared_reads_on_from_the_lowest_unacked() -> None:
-    world = Simulation("t", mode="shared")
+    world = Simulation("t", checked=True, mode="shared")
     world.produce("t", 10)
     consumer = Classic(world, "c", ["t"])
     for _ in range(3):
@@ -373,7 +375,7 @@ def test_a_group_that_shared_reads_on_from_the_lowest_unacked() -> None:
 
 
 def test_a_group_that_is_full_takes_nobody() -> None:
-    world = Simulation("t", limits=replace(LIMITS, max_size=1))
+    world = Simulation("t", checked=True, limits=replace(LIMITS, max_size=1))
     working(Worker(world))
     with pytest.raises(GroupFull):
         Worker(world).join()
@@ -384,7 +386,7 @@ class Barrier(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = Simulation("t")
+        self.world = Simulation("t", checked=True)
         self.workers: list[Worker] = []
 
     def act(self, worker: Worker) -> None:

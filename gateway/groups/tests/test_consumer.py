@@ -75,7 +75,7 @@ def committed(world: Simulation) -> Speaker:
 
 
 def test_an_owner_is_told_to_let_go_in_the_same_epoch_and_given_it_back_in_a_new_one() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 5)
     owner, joiner = committed(world), Speaker(world, "joiner")
     answer = joiner.join("t")
@@ -97,7 +97,7 @@ def test_an_owner_is_told_to_let_go_in_the_same_epoch_and_given_it_back_in_a_new
 
 
 def test_an_assignment_is_told_once_and_again_when_the_member_says_all_about_itself() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     member = Speaker(world)
     assert topics(world, member.join("t")) == ["t"]
     assert topics(world, member.owning("t")) is None
@@ -106,7 +106,7 @@ def test_an_assignment_is_told_once_and_again_when_the_member_says_all_about_its
 
 
 def test_a_member_that_never_took_up_what_it_must_let_go_of_has_nothing_to_report() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     owner = committed(world)
     owner.owning()  # it has not taken it up yet
     joiner = Speaker(world, "joiner")
@@ -120,7 +120,7 @@ def test_a_member_that_never_took_up_what_it_must_let_go_of_has_nothing_to_repor
 
 
 def test_the_epoch_before_is_taken_for_a_lost_answer_and_any_other_is_fenced() -> None:
-    world = Simulation("t", "u", mode="exclusive")
+    world = Simulation("t", "u", checked=True, mode="exclusive")
     member = Speaker(world)
     member.join("t")
     before = member.epoch
@@ -137,7 +137,7 @@ def test_the_epoch_before_is_taken_for_a_lost_answer_and_any_other_is_fenced() -
 
 
 def test_who_joins_again_begins_from_nothing() -> None:
-    world = Simulation("t", mode="shared")
+    world = Simulation("t", checked=True, mode="shared")
     world.produce("t", 10)
     member = Modern(world, "m", ["t"])
     live(world, member, seconds=2, reads=2)
@@ -150,7 +150,7 @@ def test_who_joins_again_begins_from_nothing() -> None:
 
 
 def test_a_member_may_change_what_it_reads() -> None:
-    world = Simulation("t", "u", "v", mode="exclusive")
+    world = Simulation("t", "u", "v", checked=True, mode="exclusive")
     member = Speaker(world)
     member.join("t", "u")
     member.owning("t", "u")
@@ -181,7 +181,7 @@ def test_a_pattern_finds_subjects_now_and_later() -> None:
 
 
 def test_a_static_member_that_goes_for_a_while_keeps_its_place() -> None:
-    world = Simulation("t", mode="exclusive")
+    world = Simulation("t", checked=True, mode="exclusive")
     member, other = Speaker(world, "first"), Speaker(world, "other")
     member.join("t", instance_id="one")
     other.join("t")
@@ -197,7 +197,7 @@ def test_a_static_member_that_goes_for_a_while_keeps_its_place() -> None:
 
 
 def test_a_static_member_that_stays_away_is_gone() -> None:
-    world = Simulation("t", mode="exclusive")
+    world = Simulation("t", checked=True, mode="exclusive")
     member, other = Speaker(world, "first"), Modern(world, "other", ["t"])
     member.join("t", instance_id="one")
     live(world, other, seconds=1)
@@ -207,7 +207,7 @@ def test_a_static_member_that_stays_away_is_gone() -> None:
 
 
 def test_a_member_that_leaves_makes_room_at_once() -> None:
-    world = Simulation("t", mode="exclusive")
+    world = Simulation("t", checked=True, mode="exclusive")
     member, other = Speaker(world, "first"), Speaker(world, "other")
     member.join("t")
     other.join("t")
@@ -232,23 +232,23 @@ def test_a_member_that_leaves_makes_room_at_once() -> None:
     ],
 )
 def test_a_bad_heartbeat_is_refused_and_leaves_no_trace(fields: dict[str, Any], code: int) -> None:
-    world = Simulation("t", limits=replace(LIMITS, max_size=1))
+    world = Simulation("t", checked=True, limits=replace(LIMITS, max_size=1))
     Speaker(world, "first").join("t")
     before = len(world.log)
     assert refused(Speaker(world).join, "t", **fields) == code
     assert len(world.log) == before
-    empty = Simulation("t", limits=replace(LIMITS, max_size=0))
+    empty = Simulation("t", checked=True, limits=replace(LIMITS, max_size=0))
     refused(Speaker(empty).join, "t", **fields)
     assert not empty.groups.by_id
 
 
 def test_the_broker_gives_an_id_to_who_has_none() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     assert Speaker(world, "").join("t").member_id
 
 
 def test_members_go_on_after_a_restart_without_being_told_anything_new() -> None:
-    world = Simulation("t", mode="shared")
+    world = Simulation("t", checked=True, mode="shared")
     world.produce("t", 10)
     members = [Modern(world, "a", ["t"]), Modern(world, "b", ["t"], explicit=True)]
     live(world, *members, seconds=6, reads=1)

@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 
 def expire(world: Simulation) -> int:
-    return world.coordinator.expire(list(world.groups.by_id))
+    return world.coordinator.expire(list(world.groups.by_id), world.now)
 
 
 # --- offsets -------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def make(world: Simulation, kind: str, name: str, topics: list[str]) -> Client:
 class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = Simulation(*TOPICS)
+        self.world = Simulation(*TOPICS, checked=True)
         self.clients: list[Client] = []
         self.frozen: set[str] = set()
         self.count = 0

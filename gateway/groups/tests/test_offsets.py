@@ -154,7 +154,7 @@ def test_a_member_that_names_itself_must_be_in_its_epoch() -> None:
 
 
 def test_what_was_never_committed_has_no_position() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     assert ask(world, stranger()) == Position("t", 0, -1)
     live(world, client := Classic(world, "c", ["t"]), seconds=2)
     assert ask(world, client.caller) == Position("t", 0, -1)
@@ -223,7 +223,7 @@ def test_a_commit_must_come_from_a_member_in_its_generation() -> None:
 
 
 def test_an_owner_moves_the_group_with_plain_offsets() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 10)
     live(world, client := Classic(world, "c", ["t"]), seconds=2)
     who = (client.member_id, client.generation)
@@ -237,7 +237,7 @@ def test_an_owner_moves_the_group_with_plain_offsets() -> None:
 
 
 def test_a_group_without_members_can_be_set_anywhere() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 100)
     assert commit(world, 40) == 0
     live(world, client := Classic(world, "c", ["t"]), seconds=2)
@@ -261,7 +261,7 @@ def test_setting_back_a_group_that_shared_forgets_what_was_unacked() -> None:
 
 
 def test_the_first_commit_opens_the_group_to_others() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 10)
     owner, other = Modern(world, "owner", ["t"]), Classic(world, "other", ["t"])
     live(world, owner, other, seconds=6, reads=1)
@@ -275,7 +275,7 @@ def test_the_first_commit_opens_the_group_to_others() -> None:
 
 
 def test_a_negative_commit_is_told_again() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 10)
     for offset in (-2, 4, -1):
         assert commit(world, offset, metadata="m") == ErrorCode.NONE
@@ -285,7 +285,7 @@ def test_a_negative_commit_is_told_again() -> None:
 
 
 def test_a_negative_commit_of_an_owner_is_no_position_to_share_from() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     world.produce("t", 10)
     owner = Classic(world, "0", ["t"])
     live(world, owner, seconds=2)
@@ -337,7 +337,7 @@ def test_a_negative_commit_sets_back_an_empty_group_that_shares() -> None:
 
 
 def test_who_has_a_member_id_but_no_generation_may_commit_for_an_empty_group() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     assert commit(world, 7, "of-no-member") == ErrorCode.NONE
     assert ask(world, stranger(), member_id="of-no-member").offset == 7
     client = Classic(world, "0", ["t"])
@@ -350,7 +350,7 @@ def test_who_has_a_member_id_but_no_generation_may_commit_for_an_empty_group() -
 
 
 def test_a_commit_for_a_topic_that_is_not_there_makes_no_group() -> None:
-    world = Simulation("t")
+    world = Simulation("t", checked=True)
     assert commit(world, 1, topic="u") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not world.groups.by_name
     assert not world.log

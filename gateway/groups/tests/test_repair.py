@@ -12,9 +12,9 @@ from kumquat.gateway.groups.tests.simulation import GROUP, Simulation
 from kumquat.gateway.groups.tests.test_classic import holds, live
 
 
-def damaged(world: Simulation, *lost: str) -> None:
+def damaged(world: Simulation, *lost: type[actions.Action]) -> None:
     """Start again with all actions of these kinds lost."""
-    world.log = [action for action in world.log if action[0] not in lost]
+    world.log = [action for action in world.log if type(action) not in lost]
     world.restart()
     world.check()
 
@@ -39,7 +39,7 @@ def test_a_lost_pull_log_is_given_again(
 ) -> None:
     client = Classic(world, "c", ["t"])
     live(world, client, seconds=2, reads=3)
-    damaged(world, actions.SLOT, actions.PULL, actions.ACK)
+    damaged(world, actions.Slot, actions.Pull, actions.Ack)
     assert "does not fit together" in caplog.text
     everything_is_handled(world, client)
     assert holds(world, client) == "pull"
@@ -48,7 +48,7 @@ def test_a_lost_pull_log_is_given_again(
 def test_a_pull_log_that_nobody_holds_is_released(world: Simulation) -> None:
     client = Classic(world, "c", ["t"])
     live(world, client, seconds=2, reads=3)
-    damaged(world, actions.MEMBER)
+    damaged(world, actions.Member)
     progress = world.groups.by_name[GROUP].progress[1]
     assert not progress.pull_logs
     assert len(progress.redelivery)
@@ -62,8 +62,8 @@ def test_plain_offsets_of_a_shared_subject_are_taken_away(world: Simulation) -> 
     member = group.members[client.member_id]
     stored = asdict(replace(member, holds={1: 0}))
     world.log += [
-        (actions.RELEASE, group.id, 1, member.holds[1]),
-        (actions.MEMBER, group.id, stored),
+        actions.Release(group.id, 1, member.holds[1]),
+        actions.Member(group.id, stored),
     ]
     damaged(world)
     client.positions["t"] = None

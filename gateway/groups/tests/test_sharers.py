@@ -204,6 +204,7 @@ def test_members_that_were_stored_without_their_software_share_on_and_are_asked_
 
 
 def _as_before(action: actions.Action) -> actions.Action:
-    if action[0] != actions.MEMBER:
+    if not isinstance(action, actions.Member):
         return action
-    return (*action[:2], {name: value for name, value in action[2].items() if name != "software"})
+    fields = {name: value for name, value in action.fields.items() if name != "software"}
+    return actions.Member(action.gid, fields)

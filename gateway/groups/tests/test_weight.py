@@ -38,7 +38,7 @@ def test_ids_that_nobody_comes_back_with_are_not_kept_without_bound(
         join(world, needs_id=True, name="x" * 30_000, group_id=f"g{number % 3}").member_id
         for number in range(30)
     ]
-    kept = world.coordinator._members.pending
+    kept = world.coordinator.decisions._members.pending
     assert sum(map(len, kept.values())) == 10
     assert {one for ids in kept.values() for one in ids} == set(given[-10:])
     assert max(map(len, given)) < 300

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kumquat.gateway.handlers.common.askers import READING_SECONDS
-from kumquat.gateway.sharing.tests.test_sharing import fill
 from kumquat.gateway.tests.harness import Client, Served, serve
 from kumquat.gateway.tests.members import fetch_request
+from kumquat.gateway.tests.sharing.test_sharing import fill
 from kumquat.gateway.wire import (
     ApiVersionsRequest,
     JoinGroupRequest,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kumquat.gateway.groups.membership.protocol import assignment_bytes
-from kumquat.gateway.sharing.tests.test_sharing import fill
 from kumquat.gateway.tests.harness import Client, Served, serve
 from kumquat.gateway.tests.members import sharing
+from kumquat.gateway.tests.sharing.test_sharing import fill
 from kumquat.gateway.wire import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,

@@ -8,14 +8,14 @@ message that it named.
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from kumquat.core.delivery import actions, engine
-from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.actions import Action, from_json, to_json
 from kumquat.core.delivery.progress import JUMP
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import Group, Groups, PullLog
@@ -26,6 +26,11 @@ from kumquat.core.logs.tests.power import FakeFiles
 
 DATA = Path("/data")
 FOLDER = DATA / "actions"
+
+
+def stored(done: Iterable[Action]) -> list[Action]:
+    """As they come back from the log: no object is shared with those that were written."""
+    return [from_json(array) for array in json.loads(json.dumps([to_json(a) for a in done]))]
 
 
 @dataclass
@@ -44,11 +49,11 @@ class Book:
         groups = Groups()
         for frame in self.frames[:count]:
             for action in frame:
-                groups.apply(tuple(action))
+                groups.apply(action)
         return groups
 
 
-TIMED = (actions.COMMITTED, actions.EMPTIED, actions.SILENCE)
+TIMED = (actions.Committed, actions.Emptied, actions.Silence)
 """They tell the time of a frame, which the book does not keep, or come with a start: see
 test_action_times.py."""
 
@@ -56,7 +61,7 @@ test_action_times.py."""
 def shape(groups: Groups) -> dict[int, object]:
     """All that counts of the groups, to be compared."""
     made: dict[int, object] = {
-        gid: json.dumps([a for a in groups.snapshot(group) if a[0] not in TIMED])
+        gid: json.dumps([to_json(a) for a in groups.snapshot(group) if type(a) not in TIMED])
         for gid, group in groups.by_id.items()
     }
     made[0] = [groups.floor, {sid: numbers.given for sid, numbers in groups.numbers.items()}]
@@ -66,7 +71,7 @@ def shape(groups: Groups) -> dict[int, object]:
 def start_of(groups: Groups, damaged: int) -> list[Action]:
     """What a start writes down, applied."""
     clean = groups.clean and not damaged
-    start = [(actions.JUMP, 0 if clean else JUMP * (1 + damaged)), *repairs(groups)]
+    start = [actions.Jump(0 if clean else JUMP * (1 + damaged)), *repairs(groups)]
     for action in start:
         groups.apply(action)
     return start
@@ -118,7 +123,7 @@ class ActionDriver:
 
     def do(self, *done: Action) -> int:
         """Append, and remember; what it promises counts when the log says so."""
-        self.book.frames.append(json.loads(json.dumps(done)))
+        self.book.frames.append(stored(done))
         count = len(self.book.frames)
         try:
             end = self.log.append(list(done))
@@ -135,7 +140,7 @@ class ActionDriver:
 
     def group(self, name: str) -> Group:
         if name not in self.groups.by_name:
-            self.do((actions.GROUP, self.groups.next_id, name))
+            self.do(actions.Group(self.groups.next_id, name))
         return self.groups.by_name[name]
 
     def join(self, name: str, sid: int) -> PullLog:
@@ -144,7 +149,7 @@ class ActionDriver:
         member_id = f"{name}-{self.now}-{self._next_member}"
         begun = []
         if sid not in group.progress or not group.progress[sid].shared:
-            begun.append((actions.SHARE, group.id, sid, 0))
+            begun.append(actions.Share(group.id, sid, 0))
         opened = engine.open_pull_log(self.groups, group, sid, member_id)
         fields = {
             "id": member_id,
@@ -154,19 +159,19 @@ class ActionDriver:
             "host": "h",
             "session_ms": 1,
             "rebalance_ms": 1,
-            "holds": {sid: opened[3]},
+            "holds": {sid: opened.slot},
         }
-        self.do(*begun, opened, (actions.MEMBER, group.id, fields))
-        return self.groups.slots[sid][opened[3]][1]
+        self.do(*begun, opened, actions.Member(group.id, fields))
+        return self.groups.slots[sid][opened.slot][1]
 
     def leave(self, group: Group, member_id: str) -> None:
         released = [
-            (actions.RELEASE, group.id, sid, log.slot)
+            actions.Release(group.id, sid, log.slot)
             for sid, progress in group.progress.items()
             for log in progress.pull_logs.values()
             if log.member_id == member_id
         ]
-        self.do(*released, (actions.LEFT, group.id, member_id))
+        self.do(*released, actions.Left(group.id, member_id))
 
     def pull(self, group: Group, sid: int, log: PullLog, count: int) -> None:
         """Hand out: the client has it at once, synced or not."""
@@ -212,7 +217,7 @@ class ActionDriver:
             self.sync()
 
     def stop(self) -> None:
-        self.book.frames.append([(actions.STOPPED,)])
+        self.book.frames.append([actions.Stopped()])
         self.log.close()
         self.book.promised = len(self.book.frames)
 
@@ -287,7 +292,7 @@ class ActionScenario:
     def commit(self) -> None:
         group = self.driver.group(f"g{self.rng.randrange(8)}")
         at = self.rng.randrange(1000)
-        self.driver.do((actions.COMMIT, group.id, self.rng.randrange(3, 9), at, -1, "x" * at))
+        self.driver.do(actions.Commit(group.id, self.rng.randrange(3, 9), at, -1, "x" * at))
 
     def expire(self) -> None:
         if (picked := self._log()) is not None:
@@ -300,10 +305,10 @@ class ActionScenario:
     def forget(self) -> None:
         name = f"g{self.rng.randrange(8)}"
         if name in self.driver.groups.by_name:
-            self.driver.do((actions.FORGET, self.driver.groups.by_name[name].id))
+            self.driver.do(actions.Forget(self.driver.groups.by_name[name].id))
 
     def subject_gone(self) -> None:
-        self.driver.do((actions.GONE, self.rng.randrange(3, 9)))
+        self.driver.do(actions.Gone(self.rng.randrange(3, 9)))
 
     def during_sync(self) -> None:
         job = self.driver.log.begin_sync()
@@ -324,7 +329,7 @@ class ActionScenario:
         self.driver.stop()
         self.driver.start()
         assert self.driver.found() == self.driver.before
-        assert self.driver.book.frames[-1][0] == (actions.JUMP, 0), "a clean stop was not noticed"
+        assert self.driver.book.frames[-1][0] == actions.Jump(0), "a clean stop was not noticed"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import to_json
 from kumquat.core.delivery.state import Groups
 from kumquat.core.errors import StartError
 from kumquat.core.logs.actions import format as action_format
@@ -22,6 +23,7 @@ from kumquat.core.logs.actions.tests.driver import (
     TIMED,
     ActionDriver,
     Book,
+    stored,
     told_by,
 )
 from kumquat.core.logs.tests.power import Fault
@@ -36,7 +38,7 @@ def lived(clean: bool = False) -> ActionDriver:
         driver.pull(driver.group(name), 1, log, 3)
     driver.settle()
     while len(driver.log.segments) < 2 or not driver.log.active.snapshot_complete:
-        driver.do((actions.COMMIT, driver.group("g2").id, 9, len(driver.book.frames), -1, "x" * 99))
+        driver.do(actions.Commit(driver.group("g2").id, 9, len(driver.book.frames), -1, "x" * 99))
         driver.sync()
         driver.log.snapshot_step(1)
         if len(driver.log.segments) == 2:
@@ -91,7 +93,7 @@ def without(book: Book, lost: int | None) -> dict[int, str]:
     for number, frame in enumerate(book.frames):
         for action in frame if number != lost else []:
             try:
-                groups.apply(tuple(action))
+                groups.apply(action)
             except (KeyError, ValueError):
                 continue
     return settled_shape(groups)
@@ -101,10 +103,10 @@ def settled_shape(groups: Groups) -> dict[int, str]:
     """Members, positions, who has which message: without pull sequences and times."""
     made = {}
     for gid, group in groups.by_id.items():
-        told = [action for action in groups.snapshot(group) if action[0] not in TIMED]
-        snapshot = json.loads(json.dumps(told))
+        told = [action for action in groups.snapshot(group) if type(action) not in TIMED]
+        snapshot = json.loads(json.dumps([to_json(action) for action in told]))
         for action in snapshot:
-            if action[0] == actions.LOG:
+            if action[0] == "log":
                 action[5:7] = []
         made[gid] = json.dumps(snapshot)
     return made
@@ -134,10 +136,10 @@ def test_a_flipped_bit_costs_the_actions_of_its_frame_at_most(clean: bool, step:
 
 def shaped(groups: Groups) -> list[actions.Action]:
     """The groups as they are, as one frame."""
-    made: list[actions.Action] = [(actions.NUMBERS, groups.next_id, groups.floor)]
+    made: list[actions.Action] = [actions.Numbers(groups.next_id, groups.floor)]
     made += [groups.snapshot_slots(sid) for sid in groups.numbers]
     for group in groups.by_id.values():
-        made += json.loads(json.dumps(groups.snapshot(group)))
+        made += stored(groups.snapshot(group))
     return made
 
 
@@ -231,10 +233,10 @@ def test_a_magic_in_a_text_does_not_pass_for_a_frame() -> None:
     driver = ActionDriver(segment_bytes=100_000)
     driver.found()
     group = driver.group("g")
-    forged = action_format.pack_frame(ACTIONS, [(actions.FORGET, group.id)], 0, 1 << 60, 0)
+    forged = action_format.pack_frame(ACTIONS, [actions.Forget(group.id)], 0, 1 << 60, 0)
     text = forged.decode("latin-1")
-    driver.do((actions.COMMIT, group.id, 1, 7, -1, text))
-    driver.do((actions.COMMIT, group.id, 2, 8, -1, "behind"))
+    driver.do(actions.Commit(group.id, 1, 7, -1, text))
+    driver.do(actions.Commit(group.id, 2, 8, -1, "behind"))
     driver.settle()
     header = frames_of(driver, driver.log.active)[-2]
     opened = reopened(driver, flipped(header.position, 0))
@@ -260,7 +262,7 @@ def test_a_log_of_a_newer_kumquat_is_refused_and_left_alone(version: int, kind: 
 def test_an_action_that_fits_nothing_is_passed_over_loudly() -> None:
     driver = lived()
     with pytest.raises(KeyError):
-        driver.log.append([(actions.ACK, 77, 1, 1, 5), (actions.GROUP, 90, "after it")])
+        driver.log.append([actions.Ack(77, 1, 1, 5), actions.Group(90, "after it")])
     assert "after it" in driver.groups.by_name
     driver.settle()
     driver.start()

@@ -80,7 +80,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
 def test_a_failed_sync_fences_the_log_and_is_told_to_all_who_wait() -> None:
     driver, group, log = begun()
     told: list[KumquatError | None] = []
-    position = driver.log.append([(actions.ACK, group.id, 1, log.slot, log.next)])
+    position = driver.log.append([actions.Ack(group.id, 1, log.slot, log.next)])
     driver.log.call_when_synced(position, told.append)
     driver.files.fail(Fault("fdatasync", errno.EIO))
     driver.sync()
@@ -101,7 +101,7 @@ def test_what_a_failed_sync_covered_is_safe_before_a_start_builds_on_it() -> Non
     """The kernel holds the pages, calls them clean, and the next sync succeeds without them."""
     driver, group, log = begun()
     driver.pull(group, 1, log, 5)
-    driver.do((actions.COMMIT, group.id, 9, 1, -1, "x" * 9000))
+    driver.do(actions.Commit(group.id, 9, 1, -1, "x" * 9000))
     driver.ack(group, 1, log, log.next)
     driver.files.fail(Fault("fdatasync", errno.EIO))
     driver.sync()
@@ -139,9 +139,9 @@ def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> No
 def test_more_than_a_leap_is_never_handed_out_unsynced() -> None:
     driver, group, log = begun()
     driver.pull(group, 1, log, 100)
-    half = [(actions.PULL, group.id, 1, log.slot, log.next, [[110, JUMP - 200, 1]])]
+    half = [actions.Pull(group.id, 1, log.slot, log.next, [[110, JUMP - 200, 1]])]
     driver.log.append(half)
-    refused = [(actions.PULL, group.id, 1, log.slot, log.next, [[JUMP - 90, 200, 1]])]
+    refused = [actions.Pull(group.id, 1, log.slot, log.next, [[JUMP - 90, 200, 1]])]
     with pytest.raises(StorageError, match="does not keep up"):
         driver.log.append(refused)
     job = driver.log.begin_sync()
@@ -183,7 +183,7 @@ def test_old_segments_go_and_the_newest_two_stay() -> None:
 
 def test_a_pull_log_whose_member_is_gone_is_released_at_the_next_start() -> None:
     driver, group, log = begun()
-    driver.do((actions.LEFT, group.id, log.member_id))
+    driver.do(actions.Left(group.id, log.member_id))
     driver.start()
     assert driver.found() == driver.before
     progress = driver.group("g").progress[1]
@@ -193,7 +193,7 @@ def test_a_pull_log_whose_member_is_gone_is_released_at_the_next_start() -> None
 
 def test_a_member_does_not_hold_a_slot_that_is_gone() -> None:
     driver, group, log = begun()
-    driver.do((actions.RELEASE, group.id, 1, log.slot))
+    driver.do(actions.Release(group.id, 1, log.slot))
     driver.start()
     assert driver.found() == driver.before
     assert [member.holds for member in driver.group("g").members.values()] == [{}]
@@ -203,7 +203,7 @@ def test_what_cannot_be_written_as_json_is_refused_before_it_is_written() -> Non
     driver, group, _ = begun()
     end = driver.log.written_end
     with pytest.raises(TypeError):
-        driver.log.append([(actions.COMMIT, group.id, 1, 5, -1, b"bytes")])
+        driver.log.append([actions.Commit(group.id, 1, 5, -1, b"bytes")])  # type: ignore[arg-type]
     assert driver.log.written_end == end
 
 

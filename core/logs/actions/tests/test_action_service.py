@@ -2,7 +2,7 @@
 
 import errno
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -21,7 +21,7 @@ from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.dump import dump
 from kumquat.core.logs.tests.power import FakeFiles, Fault, HeldSync
 
-GROUP: list[Action] = [(actions.GROUP, 1, "g"), (actions.SHARE, 1, 5, 0)]
+GROUP: list[Action] = [actions.Group(1, "g"), actions.Share(1, 5, 0)]
 MEMBER = {
     "id": "m",
     "generation": 1,
@@ -52,13 +52,13 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 def share(log: ActionService) -> None:
     slot, begin = log.groups.next_slot(5)
     log.append_nowait(GROUP)
-    log.append_nowait([(actions.SLOT, 1, 5, slot, "m", begin), (actions.MEMBER, 1, MEMBER)])
+    log.append_nowait([actions.Slot(1, 5, slot, "m", begin), actions.Member(1, MEMBER)])
 
 
 def pull(log: ActionService, count: int) -> int:
     group, pulled = log.groups.slots[5][1]
     cursor = group.progress[5].cursor
-    return log.append_nowait([(actions.PULL, 1, 5, 1, pulled.next, [[cursor, count, 1]])])
+    return log.append_nowait([actions.Pull(1, 5, 1, pulled.next, [[cursor, count, 1]])])
 
 
 def test_a_restart_finds_what_was_done_and_a_clean_stop_leaps_nowhere(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_restart_finds_what_was_done_and_a_clean_stop_leaps_nowhere(tmp_path: 
         async with service(tmp_path) as log:
             share(log)
             pull(log, 10)
-            await log.wait_synced(log.append_nowait([(actions.ACK, 1, 5, 1, (1 << 24) + 4)]))
+            await log.wait_synced(log.append_nowait([actions.Ack(1, 5, 1, (1 << 24) + 4)]))
             before, following = shape(log.groups), log.groups.slots[5][1][1].next
         async with service(tmp_path) as log:
             assert shape(log.groups) == before
@@ -101,7 +101,7 @@ def test_nobody_is_told_of_a_commit_before_it_is_synced(tmp_path: Path) -> None:
             await trio.to_thread.run_sync(held.started.wait)
             told: list[object] = []
             log.call_when_synced(position, told.append)
-            later = log.append_nowait([(actions.ACK, 1, 5, 1, (1 << 24) + 4)])
+            later = log.append_nowait([actions.Ack(1, 5, 1, (1 << 24) + 4)])
             log.call_when_synced(later, told.append)
             await trio.testing.wait_all_tasks_blocked()
             assert not told
@@ -126,7 +126,7 @@ def test_hand_outs_that_nobody_waits_for_cost_no_sync_until_someone_does(tmp_pat
             for number in range(20):
                 part = [[number * 5, 5, 1]]
                 end = log.append_nowait(
-                    [(actions.PULL, group.id, 5, 1, pulled.next, part)], urgent=False
+                    [actions.Pull(group.id, 5, 1, pulled.next, part)], urgent=False
                 )
             await trio.testing.wait_all_tasks_blocked()
             assert log.statistics().syncs == syncs
@@ -160,11 +160,11 @@ def test_snapshots_are_completed_and_old_segments_deleted_by_themselves(tmp_path
             share(log)
             for gid in range(2, 200):
                 log.append_nowait(
-                    [(actions.GROUP, gid, f"g{gid}"), (actions.COMMIT, gid, 9, 1, -1, "")]
+                    [actions.Group(gid, f"g{gid}"), actions.Commit(gid, 9, 1, -1, "")]
                 )
             for _ in range(600):
                 await log.wait_synced(pull(log, 3))
-                log.append_nowait([(actions.ACK, 1, 5, 1, log.groups.slots[5][1][1].next)])
+                log.append_nowait([actions.Ack(1, 5, 1, log.groups.slots[5][1][1].next)])
             while log.log.has_chores:
                 await trio.lowlevel.checkpoint()
             assert log.statistics().segments == 2
@@ -173,21 +173,6 @@ def test_snapshots_are_completed_and_old_segments_deleted_by_themselves(tmp_path
         opened = ActionService.open(tmp_path)
         assert shape(opened.groups) == before
         opened.log.close()
-
-    run(story)
-
-
-def test_observers_see_actions_once_they_are_applied(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with service(tmp_path) as log:
-            seen: list[tuple[Sequence[Action], int]] = []
-
-            def observe(done: Sequence[Action]) -> None:
-                seen.append((done, len(log.groups.by_id)))
-
-            log.observers.append(observe)
-            log.append_nowait(GROUP)
-            assert seen == [(GROUP, 1)]
 
     run(story)
 

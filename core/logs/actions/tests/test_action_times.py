@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.delivery import actions
-from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.actions import Action, to_json
 from kumquat.core.delivery.lifetimes import expired
 from kumquat.core.delivery.state import Groups
 from kumquat.core.logs.actions.log import ActionLog
@@ -56,22 +56,22 @@ class Life:
         if what == "restart":
             self.restart()
         elif what == "silent":
-            self.do((actions.SILENT, 700))
+            self.do(actions.Silent(700))
         elif group is None:
-            self.do((actions.GROUP, self.groups.next_id, name))
+            self.do(actions.Group(self.groups.next_id, name))
         elif what == "expire":
-            self.do(*expired(group, set(), self.now, 2 * DAY, DAY), (actions.SILENT, 0))
+            self.do(*expired(group, set(), self.now, 2 * DAY, DAY), actions.Silent(0))
         else:
             self.do(*self._in(what, group.id))
 
     def _in(self, what: str, gid: int) -> list[Action]:
         made: dict[str, list[Action]] = {
-            "join": [(actions.MEMBER, gid, member("m")), (actions.MEMBER, gid, member("n"))],
-            "leave": [(actions.LEFT, gid, "m"), (actions.LEFT, gid, "n")],
-            "commit": [(actions.COMMIT, gid, 1, self.now, -1, "")],
-            "share": [(actions.SHARE, gid, 2, 5)],
-            "drop": [(actions.DROP, gid, 1)],
-            "heard": [(actions.HEARD, gid, "m")],
+            "join": [actions.Member(gid, member("m")), actions.Member(gid, member("n"))],
+            "leave": [actions.Left(gid, "m"), actions.Left(gid, "n")],
+            "commit": [actions.Commit(gid, 1, self.now, -1, "")],
+            "share": [actions.Share(gid, 2, 5)],
+            "drop": [actions.Drop(gid, 1)],
+            "heard": [actions.Heard(gid, "m")],
         }
         return made[what]
 
@@ -87,9 +87,9 @@ class Life:
 
 
 def told(groups: Groups) -> str:
-    timed = (actions.COMMITTED, actions.EMPTIED)
-    found = [a for g in groups.by_id.values() for a in groups.snapshot(g) if a[0] in timed]
-    return json.dumps(sorted(found, key=str))
+    timed = (actions.Committed, actions.Emptied)
+    found = [a for g in groups.by_id.values() for a in groups.snapshot(g) if type(a) in timed]
+    return json.dumps(sorted(map(to_json, found), key=str))
 
 
 @given(st.lists(st.tuples(st.sampled_from(MOVES), st.sampled_from("gh")), max_size=40))
@@ -104,9 +104,9 @@ def test_any_history_is_read_back_with_its_times(moves: list[tuple[str, str]]) -
 
 def test_a_log_from_before_there_were_times_counts_from_what_its_frames_say() -> None:
     life = Life()
-    life.do((actions.GROUP, 1, "g"))
+    life.do(actions.Group(1, "g"))
     life.now += DAY
-    life.do((actions.COMMIT, 1, 1, 7, -1, ""))
+    life.do(actions.Commit(1, 1, 7, -1, ""))
     at = life.now
     life.now += DAY
     life.restart()

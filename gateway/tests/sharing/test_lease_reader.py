@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from kumquat.core.delivery.progress import Lease
+from kumquat.core.delivery.sharing.lease_reader import Loading
 from kumquat.core.errors import WouldBlock
 from kumquat.core.records.tests.test_batch import built
-from kumquat.gateway.sharing.lease_reader import Loading
 from kumquat.gateway.tests.harness import Served, produce, serve
 
 if TYPE_CHECKING:

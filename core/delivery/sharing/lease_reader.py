@@ -5,14 +5,14 @@ front of the stored bytes, a part is cut out (core/records/cut.py). The batch th
 kept, since the next one most likely begins there; a bounded number of bytes of such batches, the oldest go
 first.
 
-Messages that retention took in the meantime, or that are damaged on disk, are told of and skipped: the
+Messages that retention took in the meantime, or that are damaged on disk, are reported and skipped: the
 client sees a gap, as in a compacted topic. What the disk does not give for now (StorageError) is neither:
 it stays leased, and is read when it is asked for again. What does not fit the size limit is left for the
 next Fetch.
 
 A batch may have holes, where messages for later stood. Those in front of a message are acked with it.
-Those behind the last one that was read are told of (`holes`): no client would ever ack them. A batch may
-also hold fewer records than it claims, or none that can be read: what is missing is told of (`lost`) up
+Those behind the last one that was read are reported (`holes`): no client would ever ack them. A batch may
+also hold fewer records than it claims, or none that can be read: what is missing is reported (`lost`) up
 to the end of the batch, leased or not, so that the group is past it at once.
 
 A `Loading` is done in one go when all is in memory. It stops, with WouldBlock, where a thread has to help,
@@ -79,7 +79,7 @@ class LeaseReader:
         self._weights: dict[int, float] = {}
         """Bytes per message of each subject, as they were last."""
         self._lengths: dict[int, int] = {}
-        """Messages per batch, likewise."""
+        """Messages per batch of each subject, as they were last."""
 
     def fits(self, subject: Subject, limit: int) -> int:
         """About how many messages of a subject fit into so many bytes; at least one."""

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from kumquat.core.delivery.state import split_offset
-from kumquat.gateway.sharing.tests.test_sharing import fill, values
 from kumquat.gateway.tests.harness import Served, serve
 from kumquat.gateway.tests.members import Member, Record, sharing
+from kumquat.gateway.tests.sharing.test_sharing import fill, values
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:

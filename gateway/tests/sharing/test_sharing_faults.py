@@ -11,9 +11,9 @@ import pytest
 from kumquat.core.records.tests.test_batch import built
 from kumquat.gateway.handlers.common.resources import EXPIRED, Resource
 from kumquat.gateway.handlers.offset_for_leader_epoch import BEYOND
-from kumquat.gateway.sharing.tests.test_sharing import fill, values
 from kumquat.gateway.tests.harness import NO_SPACE, Served, produce, serve
 from kumquat.gateway.tests.members import Record, records_in, sharing
+from kumquat.gateway.tests.sharing.test_sharing import fill, values
 from kumquat.gateway.wire import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -6,8 +6,8 @@ written to the action log (and need not be synced), and served. The answer never
 nobody has, or that was taken away, gets nothing after its wait, and the member's heartbeat tells it to
 rejoin.
 
-Who finds nothing waits at the *counter* of its group and subject (sharing/hand_outs.py), which hands
-out by itself when there is news, and wakes only whom it has given something.
+A Fetch that finds nothing waits in the HandOuts of its group and subject (sharing/hand_outs.py). It hands
+out when there is news, and wakes only those that it has given something.
 
 Retention may overtake a group, and a disk may rot. What is gone is skipped, counted and said loudly;
 nobody gets an error for it. What cannot be read for now (StorageError) is not gone: nothing is written,
@@ -19,32 +19,31 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
 from kumquat.core.complaints import Complaints
 from kumquat.core.delivery import actions
-from kumquat.core.delivery.engine import leases_from, owns
+from kumquat.core.delivery.engine import Allowed, leases_from, owns
 from kumquat.core.delivery.policy import Policies, waiting
 from kumquat.core.delivery.progress import pull_offset, split_offset
+from kumquat.core.delivery.sharing.hand_outs import HandOuts, Waiter
+from kumquat.core.delivery.sharing.lease_reader import UNREADABLE, LeaseReader, Loading
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
-from kumquat.gateway.sharing.hand_outs import Counter, Waiter
-from kumquat.gateway.sharing.lease_reader import UNREADABLE, LeaseReader, Loading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.sharing.lease_reader import Lost
     from kumquat.core.delivery.state import Group, PullLog
     from kumquat.core.logs.actions.service import ActionService
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.groups.service import Coordination
-    from kumquat.gateway.net.dispatch import Session
-    from kumquat.gateway.sharing.lease_reader import Lost
 
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
+NOTHING_NEW: Mapping[tuple[int, int], Allowed] = {}
 
 logger = logging.getLogger(__name__)
 
@@ -60,10 +59,24 @@ class Shared(NamedTuple):
     """Where it may wait for more. None: nothing will come, it is to be held up all the same."""
 
 
+class LeaseConfig(Protocol):
+    """What is configured for a group, as far as it is needed here."""
+
+    @property
+    def lease_max_records(self) -> int: ...
+    @property
+    def lease_steal_after_ms(self) -> int: ...
+
+
+class Connection(Protocol):
+    @property
+    def closed(self) -> bool: ...
+
+
 class Reading(NamedTuple):
     """The connection that last fetched in a pull log, and when."""
 
-    session: Session
+    session: Connection
     at: float
 
 
@@ -83,28 +96,32 @@ class SharingStatistics:
 
 class Sharing:
     def __init__(
-        self, actions: ActionService, log: MessageService, coordinator: Coordination
+        self,
+        actions: ActionService,
+        log: MessageService,
+        config: Callable[[str], LeaseConfig],
     ) -> None:
         self._groups = actions.groups
         self._actions = actions
+        self._allowed: dict[tuple[int, int], Allowed] = {}
+        """By group and subject; where nothing is said, nothing may be handed out."""
         self.log = log
-        self.coordinator = coordinator
+        self.config = config
+        """By the name of a group."""
         self.policies = Policies(self._groups)
         self.reader = LeaseReader(log)
-        self._counters: dict[tuple[int, int], Counter] = {}
+        self._by_pair: dict[tuple[int, int], HandOuts] = {}
         self.readers: dict[tuple[int, int], Reading] = {}
         """By subject and slot: see askers.py."""
         self.hand_outs = self.messages = self.expired = self.rebalances = 0
         self._served_again = self._fenced = self._lost = 0
         self._failing = False
         self._complaints = Complaints(logger)
-        actions.observers.append(self._observe)
-        coordinator.on_resumed(self._resume)
 
     # --- reading ---------------------------------------------------------------------------------
 
     async def read(self, subject: Subject, offset: int, limit: int, first: bool) -> Shared:
-        """`first`: at least one batch, though it be larger than the limit."""
+        """`first`: at least one batch, even if it is larger than the limit."""
         slot, pull = split_offset(offset)
         owner = self._groups.slots.get(subject.id, NO_SLOTS).get(slot)
         if owner is None or not owns(owner[1], pull):
@@ -115,7 +132,7 @@ class Sharing:
             return self._nothing(group, log, subject, offset, limit)
         leases = leases_from(log, pull)
         self._served_again += 1 if leases else 0
-        while leases or self._counter(group, subject).give(log, limit):
+        while leases or self._hand_outs_of(group, subject).give(log, limit):
             loading = Loading(self.reader, subject, slot, leases or leases_from(log, pull), limit)
             try:
                 loading.run()
@@ -135,7 +152,7 @@ class Sharing:
             leases = []
         return self._nothing(group, log, subject, offset, limit)
 
-    def note_reader(self, subject: Subject, offset: int, session: Session) -> None:
+    def note_reader(self, subject: Subject, offset: int, session: Connection) -> None:
         """A Fetch at this pull offset has come."""
         slot, _ = split_offset(offset)
         if slot in self._groups.slots.get(subject.id, NO_SLOTS):
@@ -161,7 +178,7 @@ class Sharing:
     def _nothing(
         self, group: Group, log: PullLog, subject: Subject, offset: int, limit: int
     ) -> Shared:
-        waiter = Waiter(self._counter(group, subject), log, limit)
+        waiter = Waiter(self._hand_outs_of(group, subject), log, limit)
         end = max(offset, self._end(group, log, subject))
         return Shared([], 0, end, min(offset, pull_offset(log.slot, log.acked)), waiter)
 
@@ -171,30 +188,56 @@ class Sharing:
         return pull_offset(log.slot, log.next + left)
 
     async def wait(
-        self, plain: Sequence[Subject], waiters: Sequence[Waiter], deadline: float
+        self,
+        plain: Sequence[Subject],
+        waiters: Sequence[Waiter],
+        deadline: float,
+        rebalance: Callable[[Group, str], None],
     ) -> None:
-        """Until there may be something for one of these, or the deadline."""
+        """Until there may be something for one of these, or the deadline. A member that holds far more than
+        its share while one of these waits is told to `rebalance`."""
         woken = trio.Event()
         for waiter in waiters:
-            waiter.counter.enter(waiter, woken.set)
+            waiter.hand_outs.enter(waiter, woken.set)
         try:
             while not woken.is_set():
-                looks = [(w.counter.next_look(w), w) for w in waiters]
+                looks = [(w.hand_outs.next_look(w), w) for w in waiters]
                 again = min([deadline, *(when for when, _ in looks)])
                 await self.log.wait_for_data(plain, again, woken)
                 if woken.is_set() or again >= deadline:
                     return
                 for when, waiter in looks:
                     if when <= again:
-                        waiter.counter.look_again(waiter)
+                        holder = waiter.hand_outs.look_again(waiter)
+                        if holder is not None:
+                            self._rebalance(waiter.hand_outs, holder, rebalance)
         finally:
             for waiter in waiters:
-                waiter.counter.leave(waiter)
+                waiter.hand_outs.leave(waiter)
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def append(self, changes: Sequence[Action]) -> bool:
-        """Whether it could be written. Clients are not told: they ask again."""
+    def append(
+        self, changes: Sequence[Action], allowed: Mapping[tuple[int, int], Allowed] = NOTHING_NEW
+    ) -> int:
+        """Append what was decided about groups, in one frame; then look once at those who wait where
+        more may be handed out: what is `allowed` has changed, or messages were acked. Gives the
+        position up to which the action log must be synced. StorageError: nothing has happened."""
+        position = 0
+        if changes:
+            position = self._actions.append_nowait(changes)
+            self._applied(changes)
+        self._allowed.update(allowed)
+        acked = [(a.gid, a.sid) for a in changes if type(a) is actions.Ack]
+        for pair in dict.fromkeys([*allowed, *acked]) if allowed or acked else ():
+            hand_outs = self._by_pair.get(pair)
+            if hand_outs is not None:
+                hand_outs.feed_safely()
+        return position
+
+    def append_soon(self, changes: Sequence[Action]) -> bool:
+        """Append what was handed out, or found to be no message; it is synced with what comes next.
+        Whether it could be written: clients are not told, they ask again."""
         try:
             self._actions.append_nowait(changes, urgent=False)
         except StorageError as error:
@@ -203,31 +246,42 @@ class Sharing:
             self._failing = True
             return False
         self._failing = False
+        self._applied(changes)
         return True
 
-    def lease(self, pull: Action) -> bool:
-        if not self.append([pull]):
+    @staticmethod
+    def now() -> float:
+        return trio.current_time()
+
+    def allowed(self, gid: int, sid: int) -> Allowed:
+        return self._allowed.get((gid, sid), Allowed.NOTHING)
+
+    def lease(self, pull: actions.Pull) -> bool:
+        if not self.append_soon([pull]):
             return False
         self.hand_outs += 1
-        self.messages += sum(size for _, size, _ in pull[5])
+        self.messages += sum(size for _, size, _ in pull.ranges)
         return True
 
-    def rebalance(self, group: Group, subject: Subject, member_id: str) -> None:
+    def _rebalance(
+        self, hand_outs: HandOuts, member_id: str, rebalance: Callable[[Group, str], None]
+    ) -> None:
         """Have a member give back what it has not acked."""
+        group, subject = hand_outs.group, hand_outs.subject
         logger.info(
             "member %s of group %s holds far more of %s than its share while others wait: "
             "it is told to rebalance",
             *(member_id, group.name, subject.name),
         )
         self.rebalances += 1
-        self.coordinator.request_rebalance(group, member_id)
+        rebalance(group, member_id)
 
     def _pass_over(self, group: Group, subject: Subject, holes: list[tuple[int, int]]) -> bool:
         """Take back what was leased and is no message; whether there was any."""
         changes: list[Action] = [
-            (actions.HOLES, group.id, subject.id, first, size) for first, size in holes
+            actions.Holes(group.id, subject.id, first, size) for first, size in holes
         ]
-        return bool(changes) and self.append(changes)
+        return bool(changes) and self.append_soon(changes)
 
     def _lose(self, group: Group, subject: Subject, lost: Sequence[Lost]) -> None:
         for first, size, why in lost:
@@ -236,50 +290,40 @@ class Sharing:
                 *(group.name, size, subject.name, first, why),
             )
             self._lost += size
-        self.append([(actions.LOST, group.id, subject.id, gone.first, gone.size) for gone in lost])
+        changes = [actions.Lost(group.id, subject.id, gone.first, gone.size) for gone in lost]
+        self.append_soon(changes)
 
-    # --- news ------------------------------------------------------------------------------------
-
-    def _observe(self, changes: Sequence[Action]) -> None:
-        """Actions were applied, ours or the coordinator's."""
+    def _applied(self, changes: Sequence[Action]) -> None:
+        """These actions are written and applied: what is remembered beside the groups follows."""
         self.policies.observe(changes, trio.current_time())
         for action in changes:
-            kind = action[0]
-            if kind == actions.ACK:
-                counter = self._counters.get((action[1], action[2]))
-                if counter is not None:
-                    counter.feed()
-            elif kind == actions.RELEASE:
-                self.readers.pop((action[2], action[3]), None)
-            elif kind in (actions.UNSHARE, actions.DROP):
-                self._counters.pop((action[1], action[2]), None)
-            elif kind == actions.FORGET:
-                self._drop([key for key in self._counters if key[0] == action[1]])
-            elif kind == actions.GONE:
-                self._drop([key for key in self._counters if key[1] == action[1]])
-                self.reader.forget(action[1])
-                for key in [key for key in self.readers if key[0] == action[1]]:
+            if isinstance(action, actions.Release):
+                self.readers.pop((action.sid, action.slot), None)
+            elif isinstance(action, actions.Unshare | actions.Drop):
+                self._by_pair.pop((action.gid, action.sid), None)
+            elif isinstance(action, actions.Forget):
+                self._drop(key for key in [*self._by_pair, *self._allowed] if key[0] == action.gid)
+            elif isinstance(action, actions.Gone):
+                self._drop(key for key in [*self._by_pair, *self._allowed] if key[1] == action.sid)
+                self.reader.forget(action.sid)
+                for key in [key for key in self.readers if key[0] == action.sid]:
                     del self.readers[key]
 
-    def _resume(self, group: Group, sid: int) -> None:
-        """More may be handed out than before: something was released, or is no longer held back."""
-        counter = self._counters.get((group.id, sid))
-        if counter is not None:
-            counter.feed()
+    def _hand_outs_of(self, group: Group, subject: Subject) -> HandOuts:
+        hand_outs = self._by_pair.get((group.id, subject.id))
+        if hand_outs is None or hand_outs.group is not group:
+            hand_outs = self._by_pair[group.id, subject.id] = HandOuts(self, group, subject)
+        return hand_outs
 
-    def _counter(self, group: Group, subject: Subject) -> Counter:
-        counter = self._counters.get((group.id, subject.id))
-        if counter is None or counter.group is not group:
-            counter = self._counters[group.id, subject.id] = Counter(self, group, subject)
-        return counter
-
-    def _drop(self, keys: Sequence[tuple[int, int]]) -> None:
+    def _drop(self, keys: Iterable[tuple[int, int]]) -> None:
         for key in keys:
-            del self._counters[key]
+            self._by_pair.pop(key, None)
+            self._allowed.pop(key, None)
 
-    def statistics(self) -> SharingStatistics:
+    def statistics(self, exclusive: dict[str, str] | None = None) -> SharingStatistics:
+        """`exclusive`: what GroupService.exclusive says."""
         return SharingStatistics(
-            waiting=sum(counter.waiting for counter in self._counters.values()),
+            waiting=sum(hand_outs.waiting for hand_outs in self._by_pair.values()),
             hand_outs=self.hand_outs,
             messages=self.messages,
             served_again=self._served_again,
@@ -287,5 +331,5 @@ class Sharing:
             expired=self.expired,
             lost=self._lost,
             rebalances=self.rebalances,
-            exclusive=self.coordinator.exclusive(),
+            exclusive=exclusive or {},
         )

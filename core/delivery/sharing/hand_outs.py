@@ -1,8 +1,8 @@
 """Where the members of a group wait for messages of one subject, and are given them.
 
-News (messages, a release, an ack that opens a window) are looked at once for all who wait: leases go to
-those who have been idle longest, for as long as there are messages, and only who was given something is
-woken. It leaves the counter with that, so nobody gets seconds before the others had firsts.
+When there is news (messages, a release, an ack that makes room) everybody who waits is looked at once.
+Leases go first to those who have been idle longest, as long as there are messages. Only a member that was
+given something is woken, and then it no longer waits: nobody gets a second lease before each has had one.
 
 A hand-out from the cursor ends with a batch of the producer's where that costs it no more than half: then
 nothing has to be cut.
@@ -18,20 +18,17 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING
 
-import trio
-
-from kumquat.core.delivery.engine import hand_out, missed, overtaken, pull_action
+from kumquat.core.delivery.engine import Allowed, hand_out, missed, overtaken, pull_action
 from kumquat.core.delivery.policy import waiting
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.errors import CorruptMessage, WouldBlock
-from kumquat.gateway.groups.service import HandOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kumquat.core.delivery.sharing.service import Sharing
     from kumquat.core.delivery.state import Group, Progress, PullLog
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.sharing.service import Sharing
 
 LOOK_AGAIN_SECONDS = 1.0
 FIRST_HAND_OUT = 500
@@ -43,23 +40,23 @@ logger = logging.getLogger(__name__)
 class Waiter:
     """A Fetch that found nothing in a pull log."""
 
-    __slots__ = ("counter", "idle_since", "limit", "log", "looked", "seen", "wake")
+    __slots__ = ("hand_outs", "idle_since", "limit", "log", "looked", "seen", "wake")
 
-    def __init__(self, counter: Counter, log: PullLog, limit: int) -> None:
-        self.counter = counter
+    def __init__(self, hand_outs: HandOuts, log: PullLog, limit: int) -> None:
+        self.hand_outs = hand_outs
         self.log = log
         self.limit = limit
-        self.seen = counter.news
+        self.seen = hand_outs.news
         """The news that it is known to get nothing from."""
         self.idle_since = inf
         self.looked = -inf
         self.wake: Callable[[], None] | None = None
 
 
-class Counter:
+class HandOuts:
     def __init__(self, sharing: Sharing, group: Group, subject: Subject) -> None:
         self.group = group
-        self._subject = subject
+        self.subject = subject
         self._sharing = sharing
         self._policy = sharing.policies.of(group.id, subject.id)
         self._waiting: dict[Waiter, None] = {}
@@ -75,7 +72,7 @@ class Counter:
     @property
     def news(self) -> tuple[int, int]:
         """Changes when there may be more to give than before."""
-        return self._fed, self._subject.high_watermark
+        return self._fed, self.subject.high_watermark
 
     # --- waiting ---------------------------------------------------------------------------------
 
@@ -101,26 +98,25 @@ class Counter:
             due = min(due, waiter.idle_since + self._steal_after_ms / 1000)
         return max(due, waiter.looked + LOOK_AGAIN_SECONDS)
 
-    def look_again(self, waiter: Waiter) -> None:
-        """Time has passed for who waits."""
-        now = waiter.looked = trio.current_time()
+    def look_again(self, waiter: Waiter) -> str | None:
+        """Time has passed for a member that waits. Gives the member that is to be told to rebalance, if
+        any."""
+        now = waiter.looked = self._sharing.now()
         self.feed()
         progress = self._progress(waiter.log)
         if progress is None or waiter not in self._waiting:
-            return
-        holder = self._policy.steal(
+            return None
+        return self._policy.steal(
             progress,
-            high_watermark=self._subject.high_watermark,
+            high_watermark=self.subject.high_watermark,
             sharers=len(progress.pull_logs),
             now=now,
             after_ms=self._steal_after_ms,
         )
-        if holder is not None:
-            self._sharing.rebalance(self.group, self._subject, holder)
 
     def _listen(self) -> None:
         if not self._listens:
-            subject = self._subject
+            subject = self.subject
             if subject.waiters is None:
                 subject.waiters = set()
             subject.waiters.add(self._heard)
@@ -129,11 +125,8 @@ class Counter:
     def _heard(self) -> None:
         """The high watermark moved, or the subject was deleted."""
         self._listens = False
-        try:
-            self.feed()
-        except Exception:
-            logger.exception("members of group %s were not fed", self.group.name)
-        if self._waiting and not self._subject.deleted:
+        self.feed_safely()
+        if self._waiting and not self.subject.deleted:
             self._listen()
 
     # --- giving ----------------------------------------------------------------------------------
@@ -145,13 +138,20 @@ class Counter:
             return
         for waiter in sorted(self._waiting, key=_idle_since):
             progress = self._progress(waiter.log)
-            if self._subject.deleted:
+            if self.subject.deleted:
                 self._wake(waiter)
-            elif progress is None or not waiting(progress, self._subject.high_watermark):
+            elif progress is None or not waiting(progress, self.subject.high_watermark):
                 continue
             elif self.give(waiter.log, waiter.limit):
                 for other in [each for each in self._waiting if each.log is waiter.log]:
                     self._wake(other)
+
+    def feed_safely(self) -> None:
+        """`feed`, for a caller that must not fail with it."""
+        try:
+            self.feed()
+        except Exception:
+            logger.exception("members of group %s were handed nothing", self.group.name)
 
     def _wake(self, waiter: Waiter) -> None:
         self._waiting.pop(waiter, None)
@@ -161,16 +161,16 @@ class Counter:
     def give(self, log: PullLog, limit: int) -> bool:
         """Lease messages to a member, as many as it may have and about fit the limit; whether there were
         any."""
-        progress, subject, sharing = self._progress(log), self._subject, self._sharing
+        progress, subject, sharing = self._progress(log), self.subject, self._sharing
         if progress is None:
             return False
-        allowed = sharing.coordinator.hand_outs(self.group, subject.id)
-        if allowed is HandOut.NOTHING:
+        allowed = sharing.allowed(self.group.id, subject.id)
+        if allowed is Allowed.NOTHING:
             return False
         if subject.earliest != self._earliest or progress.redelivery.total:
             self._expire(progress)
-        now = trio.current_time()
-        most = sharing.coordinator.group_config(self.group.name).lease_max_records
+        now = self._sharing.now()
+        most = sharing.config(self.group.name).lease_max_records
         if not self._policy.pace(log.member_id).rate:
             most = min(most, FIRST_HAND_OUT)
         ranges = hand_out(
@@ -178,7 +178,7 @@ class Counter:
             log,
             self._policy,
             earliest=subject.earliest,
-            high_watermark=subject.high_watermark if allowed is HandOut.ALL else progress.cursor,
+            high_watermark=subject.high_watermark if allowed is Allowed.ALL else progress.cursor,
             sharers=len(progress.pull_logs),
             max_records=min(most, sharing.reader.fits(subject, limit)),
             now=now,
@@ -192,7 +192,7 @@ class Counter:
     def _aligned(self, given: Range, progress: Progress) -> Range:
         """Cut down to where a batch ends, unless that costs more than half."""
         first, size, attempt = given
-        end, high_watermark = first + size, self._subject.high_watermark
+        end, high_watermark = first + size, self.subject.high_watermark
         if first < progress.cursor or size < 2 or end >= high_watermark:
             return given
         border = self._border(first, end)
@@ -202,7 +202,7 @@ class Counter:
 
     def _border(self, first: int, end: int) -> int:
         """The last end of a batch in a range that is cheap to find; `end` when there is none."""
-        subject, reader = self._subject, self._sharing.reader
+        subject, reader = self.subject, self._sharing.reader
         known = reader.kept_until(subject, first)
         if known is not None and 2 * known >= first + end:
             return known
@@ -215,31 +215,31 @@ class Counter:
 
     def _expire(self, progress: Progress) -> None:
         """Move past what retention took."""
-        earliest, lowest = self._subject.earliest, progress.redelivery.lowest
+        earliest, lowest = self.subject.earliest, progress.redelivery.lowest
         if earliest == self._earliest and (lowest is None or lowest >= earliest):
             return
-        expired = overtaken(self.group.id, self._subject.id, progress, earliest)
+        expired = overtaken(self.group.id, self.subject.id, progress, earliest)
         if expired is not None:
             count = missed(progress, earliest)
-            if not self._sharing.append([expired]):
+            if not self._sharing.append_soon([expired]):
                 return
             self._sharing.expired += count
             logger.warning(
                 "group %s: %d messages of %s below %d were deleted before they were acked",
-                *(self.group.name, count, self._subject.name, earliest),
+                *(self.group.name, count, self.subject.name, earliest),
             )
         self._earliest = earliest
 
     def _progress(self, log: PullLog) -> Progress | None:
         """Where the group is, as long as the pull log is alive."""
-        progress = self.group.progress.get(self._subject.id)
+        progress = self.group.progress.get(self.subject.id)
         if progress is None or progress.pull_logs.get(log.slot) is not log:
             return None
         return progress
 
     @property
     def _steal_after_ms(self) -> int:
-        return self._sharing.coordinator.group_config(self.group.name).lease_steal_after_ms
+        return self._sharing.config(self.group.name).lease_steal_after_ms
 
 
 def _idle_since(waiter: Waiter) -> float:

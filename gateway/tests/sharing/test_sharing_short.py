@@ -10,9 +10,9 @@ import pytest
 
 from kumquat.core.records.compression import compressed
 from kumquat.core.records.tests.test_batch import built, resummed
-from kumquat.gateway.sharing.tests.test_sharing import fill, values
 from kumquat.gateway.tests.harness import Served, produce, serve
 from kumquat.gateway.tests.members import Record, sharing
+from kumquat.gateway.tests.sharing.test_sharing import fill, values
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kumquat.core.delivery.sharing.hand_outs import FIRST_HAND_OUT
 from kumquat.core.delivery.state import pull_offset, split_offset
-from kumquat.gateway.sharing.hand_outs import FIRST_HAND_OUT
 from kumquat.gateway.tests.harness import Served, produce, serve
 from kumquat.gateway.tests.members import Member, Record, fetch_request, records_in, sharing
 from kumquat.gateway.wire.codes import ErrorCode

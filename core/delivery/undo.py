@@ -1,0 +1,209 @@
+"""Taking changes back: how a request that cannot be written leaves everything as it was.
+
+`Undo` is a list of old values. Who is about to change something says so first:
+
+    keep(object)        its attributes; of those in its class's KEPT, which are containers, a copy
+    item(mapping, key)  one entry: it is set, replaced or removed
+    whole(container)    all of a dict or set: entries are removed, and their order counts
+    call(function, …)   anything else: what is to be called
+
+`revert` puts the old values back, the last first.
+
+`remember` does this for an action that is about to be applied to the groups (state.py). It knows the
+actions that decisions of the gateway make; those that a Fetch makes are one to a write, and are applied
+only when they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.progress import Progress
+from kumquat.core.delivery.state import Groups
+
+_MISSING: Any = object()
+
+
+class Undo:
+    __slots__ = ("_kept", "_steps")
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._kept: dict[int, object] = {}
+        """By their ids; the objects too, so that no other gets the same id meanwhile."""
+
+    def keep(self, thing: Any) -> None:
+        """The attributes of an object may change from here on."""
+        if id(thing) in self._kept:
+            return
+        self._kept[id(thing)] = thing
+        copied = getattr(type(thing), "KEPT", ())
+        old = [
+            (name, value.copy() if name in copied else value)
+            for name in type(thing).__slots__
+            if (value := getattr(thing, name, _MISSING)) is not _MISSING
+        ]
+        self._steps.append((_set_attributes, (thing, old)))
+
+    def item(self, mapping: MutableMapping[Any, Any], key: Any) -> None:
+        self._steps.append((_set_item, (mapping, key, mapping.get(key, _MISSING))))
+
+    def whole(self, container: dict[Any, Any] | set[Any]) -> None:
+        self._steps.append((_set_all, (container, container.copy())))
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        self._steps.append((function, arguments))
+
+    def revert(self) -> None:
+        while self._steps:
+            function, arguments = self._steps.pop()
+            function(*arguments)
+        self._kept.clear()
+
+    def clear(self) -> None:
+        """What was changed stays."""
+        if self._steps:
+            self._steps.clear()
+            self._kept.clear()
+
+
+def _set_attributes(thing: object, old: list[tuple[str, Any]]) -> None:
+    for name, value in old:
+        setattr(thing, name, value)
+
+
+def _set_item(mapping: MutableMapping[Any, Any], key: Any, old: Any) -> None:
+    if old is _MISSING:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = old
+
+
+def _set_all(container: dict[Any, Any] | set[Any], old: dict[Any, Any] | set[Any]) -> None:
+    container.clear()
+    container.update(old)
+
+
+def remember(undo: Undo, groups: Groups, action: Action) -> None:
+    """What it takes to take an action back, which is about to be applied."""
+    match action:
+        case actions.Group():
+            _remember_group(undo, groups, action)
+        case actions.Forget():
+            _remember_forget(undo, groups, action.gid)
+        case actions.Member():
+            group = groups.by_id[action.gid]
+            undo.keep(group)
+            undo.item(group.members, action.fields["id"])
+        case actions.Left():
+            group = groups.by_id[action.gid]
+            undo.keep(group)
+            undo.whole(group.members)
+            undo.item(groups.silent, (action.gid, action.member_id))
+        case actions.Commit() | actions.Expire():
+            _remember_progress(undo, groups, action.gid, action.sid)
+        case actions.Share():
+            progress = _remember_progress(undo, groups, action.gid, action.sid)
+            for log in progress.pull_logs.values() if progress is not None else ():
+                undo.keep(log)
+        case actions.Unshare():
+            _remember_slots(undo, groups, action.gid, action.sid)
+        case actions.Drop():
+            _remember_slots(undo, groups, action.gid, action.sid)
+            undo.whole(groups.by_id[action.gid].progress)
+        case actions.Slot():
+            _remember_slot(undo, groups, action)
+        case actions.Ack():
+            progress = _remember_progress(undo, groups, action.gid, action.sid)
+            assert progress is not None
+            undo.keep(progress.pull_logs[action.slot])
+        case actions.Release():
+            _remember_release(undo, groups, action.gid, action.sid, action.slot)
+        case actions.Gone():
+            _remember_gone(undo, groups, action.sid)
+        case actions.Heard():
+            undo.item(groups.silent, (action.gid, action.member_id))
+        case actions.Silent():
+            undo.whole(groups.silent)
+        case _:
+            raise TypeError(f"no decision makes {action}")
+
+
+def _remember_group(undo: Undo, groups: Groups, action: actions.Group) -> None:
+    for known in (groups.by_id.get(action.gid), groups.by_name.get(action.name)):
+        if known is not None:
+            _remember_forget(undo, groups, known.id)
+    undo.item(groups.by_id, action.gid)
+    undo.item(groups.by_name, action.name)
+    undo.call(setattr, groups, "next_id", groups.next_id)
+
+
+def _remember_forget(undo: Undo, groups: Groups, gid: int) -> None:
+    group = groups.by_id[gid]
+    undo.item(groups.by_id, gid)
+    undo.item(groups.by_name, group.name)
+    for sid in group.progress:
+        _remember_slots(undo, groups, gid, sid)
+    for member_id in group.members:
+        undo.item(groups.silent, (gid, member_id))
+
+
+def _remember_progress(undo: Undo, groups: Groups, gid: int, sid: int) -> Progress | None:
+    """None: the group has none of the subject yet, or no longer."""
+    group = groups.by_id[gid]
+    progress = group.progress.get(sid)
+    if progress is None:
+        undo.item(group.progress, sid)
+    else:
+        undo.keep(progress)
+    return progress
+
+
+def _remember_numbers(undo: Undo, groups: Groups, sid: int) -> None:
+    numbers = groups.numbers.get(sid)
+    if numbers is None:
+        undo.item(groups.numbers, sid)
+    else:
+        undo.keep(numbers)
+
+
+def _remember_slots(undo: Undo, groups: Groups, gid: int, sid: int) -> None:
+    """All pull logs of a group end."""
+    progress = _remember_progress(undo, groups, gid, sid)
+    if progress is not None and progress.pull_logs:
+        _remember_numbers(undo, groups, sid)
+        undo.whole(groups.slots[sid])
+
+
+def _remember_slot(undo: Undo, groups: Groups, action: actions.Slot) -> None:
+    sid, slots = action.sid, groups.slots.get(action.sid)
+    taken = None if slots is None else slots.get(action.slot)
+    if taken is not None:
+        _remember_release(undo, groups, taken[0].id, sid, action.slot)
+    if slots is None:
+        undo.item(groups.slots, sid)
+    else:
+        undo.item(slots, action.slot)
+    _remember_progress(undo, groups, action.gid, sid)
+    _remember_numbers(undo, groups, sid)
+
+
+def _remember_release(undo: Undo, groups: Groups, gid: int, sid: int, slot: int) -> None:
+    progress = _remember_progress(undo, groups, gid, sid)
+    assert progress is not None
+    _remember_numbers(undo, groups, sid)
+    undo.item(groups.slots[sid], slot)
+
+
+def _remember_gone(undo: Undo, groups: Groups, sid: int) -> None:
+    for group in groups.by_id.values():
+        if sid in group.progress:
+            undo.whole(group.progress)
+        for member in group.members.values():
+            if sid in member.holds:
+                undo.whole(member.holds)
+    undo.item(groups.slots, sid)
+    undo.item(groups.numbers, sid)

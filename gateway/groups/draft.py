@@ -1,0 +1,179 @@
+"""What a decision has done so far: the actions to append, who is to be answered, what is to be looked at.
+
+A decision (a request, a deadline that has passed, news from the rest of the broker) reads and changes
+the groups as if it were alone. What it does goes through the one Draft, and can be taken back:
+
+    what                           how                                      taken back by
+    members, positions, pull logs  `append`: actions, applied at once so    `remember` in undo.py
+                                   that the decision sees where they lead
+    rosters, barriers, bindings    changed in place, after `undo.keep`,     `undo`
+                                   `undo.item` or `undo.whole`
+    session clocks and timers      Deadlines.set and drop                   `undo`, by Deadlines itself
+    answers to held requests       `answer`                                 never sent
+    hand-outs, held JoinGroups     `touch`: to be looked at afterwards      never looked at
+    lines in the log               `note`                                   never logged
+
+`finish` puts the members, positions and pull logs back as they were and gives the Effects; the action
+log then writes the actions in one frame and applies them, as it does for everybody (coordinator.py). So
+what runs and what a replay makes of the log cannot differ. When the write fails, `discard` takes the
+rest back too.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from kumquat.core.delivery import actions, engine
+from kumquat.core.delivery.state import Member
+from kumquat.core.delivery.undo import Undo, remember
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.state import Group, Groups
+    from kumquat.gateway.groups.membership.roster import Ticket
+
+FIELDS = tuple(field.name for field in fields(Member))
+Pair = tuple[int, int]
+"""A group's id and a subject's."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a decision comes to."""
+
+    actions: list[Action]
+    """To be appended in one frame, all or none."""
+    heard: list[Action]
+    """Signs of life. They go along; that they cannot be written is no reason to refuse a request."""
+    answers: list[tuple[Ticket, Any]]
+    """Held requests that are to be answered."""
+    touched: dict[Pair, None]
+    """Where more may be handed out, or a held JoinGroup answered."""
+    notes: list[tuple[logging.Logger, int, str, tuple[object, ...]]]
+
+
+class Draft:
+    def __init__(self, groups: Groups, now_ms: Callable[[], int]) -> None:
+        self.groups = groups
+        self.undo = Undo()
+        """Of what is not durable."""
+        self._now_ms = now_ms
+        self._applied = Undo()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._actions: list[Action] = []
+        self._heard: list[Action] = []
+        self._answers: list[tuple[Ticket, Any]] = []
+        self._touched: dict[Pair, None] = {}
+        self._notes: list[tuple[logging.Logger, int, str, tuple[object, ...]]] = []
+
+    # --- the end of a decision -------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """The decision has no effects (it may have set session clocks, or bound a connection)."""
+        return not (self._actions or self._heard or self._answers or self._touched or self._notes)
+
+    def finish(self) -> Effects:
+        """What was decided. All that is durable is as it was before."""
+        self._applied.revert()
+        effects = Effects(self._actions, self._heard, self._answers, self._touched, self._notes)
+        self._begin()
+        return effects
+
+    def keep(self) -> None:
+        """The effects are written: what is not durable stays as the decision left it."""
+        self.undo.clear()
+
+    def discard(self) -> None:
+        """All is as it was before the decision."""
+        self._applied.revert()
+        self.undo.revert()
+        self._begin()
+
+    # --- what a decision does --------------------------------------------------------------------
+
+    def append(self, changes: Sequence[Action]) -> None:
+        self.groups.now_ms = self._now_ms()
+        for action in changes:
+            remember(self._applied, self.groups, action)
+            self.groups.apply(action)
+        self._actions += changes
+
+    def append_last(self, changes: Sequence[Action]) -> None:
+        """Likewise, where the decision does not look at what becomes of them: for commits, which are
+        many."""
+        self._actions += changes
+
+    def hear(self, gid: int, member_id: str) -> None:
+        if (gid, member_id) in self.groups.silent:
+            self._heard.append(actions.Heard(gid, member_id))
+
+    def answer(self, ticket: Ticket, answer: Any) -> None:
+        self._answers.append((ticket, answer))
+
+    def touch(self, gid: int, sid: int) -> None:
+        self._touched[gid, sid] = None
+
+    def note(self, logger: logging.Logger, level: int, text: str, *arguments: object) -> None:
+        self._notes.append((logger, level, text, arguments))
+
+    # --- actions that belong together ------------------------------------------------------------
+
+    def make_group(self, name: str) -> Group:
+        group = self.groups.by_name.get(name)
+        if group is None:
+            self.append([actions.Group(self.groups.next_id, name)])
+            group = self.groups.by_name[name]
+        return group
+
+    def put(self, group: Group, member: Member, **changes: Any) -> Member:
+        """A member is there, or has changed; gives it as it is now."""
+        self.append([self.member_action(group, replace(member, **changes))])
+        return group.members[member.id]
+
+    def give(
+        self, group: Group, member: Member, plain: Iterable[int], pull: Iterable[int]
+    ) -> Member:
+        """It holds these subjects too."""
+        holds = dict(member.holds)
+        for sid in pull:
+            opening = engine.open_pull_log(self.groups, group, sid, member.id)
+            self.append([opening])
+            holds[sid] = opening.slot
+        holds.update(dict.fromkeys(plain, 0))
+        return self.put(group, member, holds=holds)
+
+    def take(self, group: Group, member: Member, sids: Iterable[int]) -> Member:
+        """It no longer holds these; what it had not acked is delivered again."""
+        taken = set(sids)
+        self._release(group, member, taken)
+        holds = {sid: slot for sid, slot in member.holds.items() if sid not in taken}
+        return self.put(group, member, holds=holds)
+
+    def remove(self, group: Group, member: Member) -> None:
+        self._release(group, member, set(member.holds))
+        self.append([actions.Left(group.id, member.id)])
+
+    def forget_if_unused(self, group: Group) -> None:
+        """A group that never had a member, nor a position, leaves nothing behind."""
+        if not group.members and not group.progress and not group.last_kind:
+            self.append([actions.Forget(group.id)])
+
+    @staticmethod
+    def member_action(group: Group, member: Member) -> actions.Member:
+        return actions.Member(group.id, {name: getattr(member, name) for name in FIELDS})
+
+    def _release(self, group: Group, member: Member, sids: set[int]) -> None:
+        self.append(
+            [
+                actions.Release(group.id, sid, slot)
+                for sid, slot in member.holds.items()
+                if sid in sids and slot
+            ]
+        )
