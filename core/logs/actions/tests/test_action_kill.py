@@ -16,7 +16,7 @@ CHILD = """
 import sys
 from pathlib import Path
 import trio
-from kumquat.core.delivery import engine
+from kumquat.core.delivery import actions, engine
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.logs.actions.service import ActionService
 
@@ -26,12 +26,12 @@ async def main():
         await nursery.start(log.run)
         groups = log.groups
         if 1 not in groups.by_id:
-            log.append_nowait([("group", 1, "g"), ("share", 1, 1, 0)])
+            log.append_nowait([actions.Group(1, "g"), actions.Share(1, 1, 0)])
         group = groups.by_id[1]
         fields = dict(id=sys.argv[2], generation=1, kind="eager", client_id="", host="", session_ms=1,
                       rebalance_ms=1)
         opened = engine.open_pull_log(groups, group, 1, sys.argv[2])
-        log.append_nowait([opened, ("member", 1, fields)])
+        log.append_nowait([opened, actions.Member(1, fields)])
         while True:
             for slot, (_, pulls) in list(groups.slots[1].items()):
                 progress = group.progress[1]
