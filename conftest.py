@@ -81,5 +81,6 @@ class _OneSpark(LoadFileScheduling):
         return "spark" if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     return _OneSpark(config, log) if config.getoption("dist") == "loadfile" else None
