@@ -28,7 +28,6 @@ from kumquat.gateway.net.limits import Room
 from kumquat.gateway.net.loop_lag import Lag
 from kumquat.gateway.topics.subjects import SubjectKeeper
 from kumquat.meta.registry import Registry
-from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from kumquat.core.logs.actions.service import ActionStatistics
     from kumquat.core.logs.disk.files import Files
     from kumquat.core.logs.messages.service import LogStatistics, MessageService
-    from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.wheel.service import DelayService, DelayStatistics
     from kumquat.gateway.config.options import BrokerConfig
     from kumquat.gateway.net.loop_lag import LagStatistics
@@ -91,15 +89,13 @@ class Broker:
         self.registry = registry
         self.node_id = config.node_id
         self.cluster_id = log.cluster_id
-        self.subjects = SubjectKeeper(log, registry, config.subject_defaults())
         self.sharing = Sharing(actions, log, registry.group_config)
         self.coordinator = GroupService(
             actions, self.sharing, log.subjects, registry, limits(config)
         )
-        self.subjects.before_created = self.coordinator.prepare_added
-        self.subjects.on_created = self.coordinator.subject_added
-        self.subjects.on_deleted = self.coordinator.subject_removed
-        self.subjects.count_pending = self._count_pending
+        self.subjects = SubjectKeeper(
+            log, registry, config.subject_defaults(), self.coordinator, delay
+        )
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
         self.refusals = Complaints(logger)
@@ -153,9 +149,6 @@ class Broker:
     def close(self) -> None:
         """Close what is not closed by the end of `run`."""
         self.registry.close()
-
-    async def _count_pending(self, subject: Subject) -> int:
-        return await self.delay.count(subject, 0, LONG_MAX)
 
     def statistics(self) -> BrokerStatistics:
         return BrokerStatistics(

@@ -1,4 +1,4 @@
-"""`kumquat delay …`: what is pending in a running broker, and changing it; a client of its admin endpoint.
+"""`kumquat delay …`: what is pending in a running broker, and changing it. A client of its admin endpoint.
 
     kumquat delay count  --subject orders --from 2026-03-01 --to 2026-03-02
     kumquat delay list   --subject orders --limit 20 [--after CURSOR]
@@ -7,11 +7,11 @@
     kumquat delay move   --subject orders --id order-17 --due 2026-03-01T09:00Z      (or --due 2h)
 
 Times are ISO 8601 (UTC where they name no zone), milliseconds since 1970, or durations from now: `15m`,
-`+2h`, `1h30m` (units w, d, h, m, s, ms). `--json` shows the endpoint's own answer. Where the endpoint is:
-`--admin`, else KUMQUAT_ADMIN_LISTENER, else http://127.0.0.1:9093.
+`+2h`, `1h30m` (units w, d, h, m, s, ms). `--json` shows the endpoint's own answer. The address of the
+endpoint is `--admin`, else KUMQUAT_ADMIN_LISTENER, else http://127.0.0.1:9093.
 
-Exit codes: 0 it is as asked; 1 the broker says no (no such message, delivered already, a bad argument);
-2 the command is wrong, or the endpoint cannot be reached.
+Exit codes: 0 done; 1 the broker refuses (no such message, already delivered, a bad argument); 2 the command
+is wrong, or the endpoint cannot be reached.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def run(parsed: argparse.Namespace) -> int:
 def ask(
     admin: str, method: str, path: str, values: Mapping[str, str]
 ) -> tuple[int, dict[str, Any]]:
-    """Status and answer of one request."""
+    """Send one request; its status and answer."""
     import http.client  # not for every command: it is half of what starting costs
 
     try:
@@ -209,12 +209,12 @@ SHOW = {
 
 
 def plain(text: str) -> str:
-    """A text from a message, without what a terminal would obey."""
+    """A text from a message, without characters that control a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows in columns; what is too long is cut."""
+    """Rows in columns; long texts are cut."""
     cut = [[_cut(plain(cell)) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in cut) for i in range(len(cut[0]))]
     return [

@@ -1,10 +1,11 @@
-"""`kumquat groups …`: what an operator may change in a group; a client of the admin endpoint.
+"""`kumquat groups …`: what an operator may change in a group. A client of the admin endpoint.
 
-    kumquat groups skip --group billing --subject orders             past what is damaged where it stands
-    kumquat groups skip --group billing --subject orders --to 5000   to an offset, whatever lies in between
+    kumquat groups skip --group billing --subject orders             go on behind the damage
+    kumquat groups skip --group billing --subject orders --to 5000   go on at this offset
 
-For a group that reads in order and stands at a damaged batch (gateway/admin/groups.py). Stop its consumers
-first, and start them again afterwards. `--json`, `--admin` and the exit codes are those of `kumquat delay`.
+For a group that reads in order and cannot go on because a batch is damaged (gateway/admin/groups.py). Stop
+its consumers first, and start them again afterwards. `--json`, `--admin` and the exit codes are those of
+`kumquat delay`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Ask, show the answer, and give the exit code. Raises Unreachable."""
+    """Send the request, show the answer, and return the exit code. Raises Unreachable."""
     values = {"group": parsed.group, "subject": parsed.subject}
     if parsed.to is not None:
         values["to"] = parsed.to

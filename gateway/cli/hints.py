@@ -1,6 +1,6 @@
-"""Three lines to paste that try a running broker: `kumquat serve --hints` shows them, as `make run` does.
+"""Three lines to paste that try a running broker. `kumquat serve --hints` and `make run` show them.
 
-They use the command line of kafka-python, a stock client; where it is not installed, the first line
+They use the command line of kafka-python, an ordinary client. Where it is not installed, the first line
 installs it.
 """
 
@@ -13,7 +13,7 @@ TOPIC = "greetings"
 
 
 def hints(address: str) -> list[str]:
-    """Write a message, read all there are, list the topics; each can be pasted again and again."""
+    """Write a message, read all messages, list the topics. Each line can be pasted more than once."""
     address = re.sub(r"^(0\.0\.0\.0|\[::\]):", "127.0.0.1:", address)
     folder = Path(sys.executable).parent
     if folder.is_relative_to(Path.cwd()):

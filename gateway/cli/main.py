@@ -2,16 +2,15 @@
 
     kumquat serve --listeners PLAINTEXT://127.0.0.1:9092 --log-dirs data
     kumquat serve --config server.properties --set message.max.bytes=2000000
-    kumquat dump data/…                 what is in a log or index file, and what is wrong with it
-    kumquat delay list --subject orders  what is pending, and changing it: see cli/delay.py
-    kumquat groups skip --group billing --subject orders   past what is damaged: see cli/groups.py
+    kumquat dump data/…                  what is in a log or index file, and what is wrong with it
+    kumquat delay list --subject orders  what is pending, and how to change it: see delay.py
+    kumquat groups skip --group billing --subject orders   go on behind damaged messages: see groups.py
     kumquat --version
 
-Every option of the broker is a flag of `serve` (its name with dashes for dots), a variable and a
-line of the properties file: see config/sources.py. When the broker cannot start, for whatever
-reason that an operator can mend, stderr has one line that says so (of the options, one for each that is
-wrong) and the exit code is 2. Modules
-are imported when a command needs them, so that --version answers at once.
+Every option of the broker is a flag of `serve` (its name with dashes for dots), an environment variable and
+a line of the properties file: see config/sources.py. When the broker cannot start for a reason that an
+operator can fix, stderr has one line that says so (for bad options, one line for each), and the exit code
+is 2. Each command imports its modules when it runs, so that `kumquat --version` answers at once.
 """
 
 import argparse
@@ -29,7 +28,7 @@ class _UsageError(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, but an error is an exception: one line, and the caller decides."""
+    """argparse, but a wrong command line raises an exception: the caller reports it as one line."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
@@ -106,7 +105,7 @@ def _parser() -> _Parser:
 
 
 class _Given(argparse.Action):
-    """Collects options in the order in which they are given: the last one counts."""
+    """Collects options in the order in which they are given; the last one counts."""
 
     def __call__(
         self,

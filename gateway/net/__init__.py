@@ -1,1 +1,1 @@
-"""Connections: accepted, read, dispatched, answered in order, within limits."""
+"""Connections: accepted, read, dispatched, answered in order, within limits of memory and time."""

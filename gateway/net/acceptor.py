@@ -1,13 +1,14 @@
-"""Listeners and the connections that come in through them: limits, the watch over them, the stop.
+"""Listeners, and the connections that come in through them: limits, the watch over them, the stop.
 
-- A connection beyond `max.connections` or `max.connections.per.ip` is closed at once; the log says so,
-  but not for each of thousands.
-- A connection that would leave too few file descriptors for the logs is closed likewise (descriptors.py).
-  Running out of them all the same stops nothing: the loop says so and tries again after a pause.
-- One task looks at all connections every so often, for idle clients, slow senders and takers, and clients
-  that closed while they waited. A timer for each would cost every request; a look costs a microsecond.
-- A stop closes the listeners, lets every connection answer what it has read, and after the grace
-  period closes those that are left.
+- A connection beyond `max.connections` or `max.connections.per.ip` is closed at once. The log says so, but
+  not for each of thousands.
+- A connection that would leave too few file descriptors for the logs is closed too (descriptors.py). If the
+  descriptors run out all the same, the listener reports it and tries again after a pause.
+- One task looks at all connections every so often: for idle clients, for clients that send or take too
+  slowly (timeouts.py), and for clients that closed while they waited. A timer for each connection would
+  cost something on every request; a look costs a microsecond.
+- A stop closes the listeners, lets every connection answer what it has read, and after the grace period
+  closes those that are left.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class BindError(StartError):
-    """A listener's address cannot be had; the text is one line for the operator."""
+    """The broker cannot listen on an address; the text is one line for the operator."""
 
 
 def bind(listeners: Sequence[Listener]) -> list[socket.socket]:
@@ -220,17 +221,18 @@ class Acceptor:
             await trio.sleep(pause)
             now = trio.current_time()
             if now > slept_until + STALL_SECONDS:
-                # The whole broker stood still: what clients sent and took meanwhile is seen first.
+                # The whole broker stood still. First see what clients have sent and taken meanwhile.
                 await trio.lowlevel.checkpoint()
             pressed = self._broker.room.pressed(now)
             for connection in self.connections:
                 connection.watch(now, max_idle, max_receive, pressed)
-            await self._end_polls_of_the_gone()
+            await self._end_polls_of_closed_clients()
 
-    async def _end_polls_of_the_gone(self) -> None:
-        """A client that waits for an answer is not read, so only the kernel knows that it has gone.
+    async def _end_polls_of_closed_clients(self) -> None:
+        """End the long polls of clients that have closed. Such a connection is not read while its client
+        waits for an answer, so only the kernel knows.
 
-        Thousands may have gone at once: a few at a time are woken."""
+        Thousands may have closed at once: a few at a time are woken."""
         asked = select.poll()
         waiting = {}
         for connection in self.connections:

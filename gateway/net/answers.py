@@ -1,17 +1,19 @@
 """The answering half of a connection: answers leave in the order of their requests.
 
-An answer waits here while it, or one before it, is not due yet. Only one thing makes an answer wait:
-a Produce with acks=all whose batches are not synced. So a slot carries the log position that must
-be synced before it may leave (0: none), and `synced` is called by the log when a position is: it
-encodes and sends from there, without waking a task.
+An answer waits here while it, or one before it, is not due yet. Only one thing makes an answer wait: a
+Produce with acks=all whose batches are not synced. So a queued answer has the log position that must be
+synced before it may leave (0: none). The log calls `synced` when a position is synced; that encodes and
+sends what is due, without waking a task.
 
-All answers that are due leave with one `send` or `sendmsg`. Small buffers are joined, large ones (the
-records of a Fetch) are given to the kernel as they are. What the socket does not take is kept, and a task
-that lives only as long as this lasts waits for the socket. `full` tells the reading side to stop:
-that is what bounds the memory of a connection whose client does not read its answers, or whose answers
-wait behind a sync. So an answer that has to wait and can no longer change (only a Produce's can, to an
-error) is encoded at once: its bytes count as those do that the socket has not taken. Both are charged to
-the connection's account (limits.py); while there is no room over all connections, `full` comes sooner.
+All answers that are due leave with one `send` or `sendmsg`. Small buffers are joined; large ones (the
+records of a Fetch) go to the kernel as they are. What the socket does not take is kept, and a task that
+lives only as long as that lasts waits for the socket.
+
+`full` tells the reading side to stop. This bounds the memory of a connection whose client does not read its
+answers, or whose answers wait behind a sync. For that, an answer that has to wait and can no longer change
+(only a Produce's can, to an error) is encoded at once, and its bytes count as those do that the socket has
+not taken. Both are charged to the connection's account (limits.py). While there is no room over all
+connections, `full` is true sooner.
 
 Nothing here raises for a lost connection: `on_lost` is called once, and all that follows is dropped.
 """
@@ -35,9 +37,9 @@ if TYPE_CHECKING:
     from kumquat.gateway.net.limits import Account
 
     Buffer = bytes | bytearray | memoryview
-    Slot = tuple[int, "Codec", int, Any, Any]
-    """Position to be synced, route, correlation id, request (None: the answer is final), response (or bytes
-    or a list of buffers: already encoded)."""
+    QueuedAnswer = tuple[int, "Codec", int, Any, Any]
+    """Position to be synced, codec, correlation id, request (None: the answer is final), response (if it is
+    encoded already: bytes or a list of buffers). A plain tuple: one is made for each request."""
 
 MAX_UNSENT = 1 << 20
 MAX_PENDING = 8192
@@ -83,7 +85,7 @@ def gather(buffers: list[Buffer]) -> list[Buffer]:
 
 
 def _beginning(output: deque[Buffer], room: int) -> list[Buffer]:
-    """As many of the first buffers as one call may take; of a large one its beginning."""
+    """The first buffers, as many as one call may take; of a buffer that is too large its beginning."""
     some: list[Buffer] = []
     for buffer in islice(output, IOV_MAX):
         if len(buffer) >= room:
@@ -122,7 +124,7 @@ class Answers:
         self._sock = sock
         self._nursery = nursery
         self._on_lost = on_lost
-        self._pending: deque[Slot] = deque()
+        self._pending: deque[QueuedAnswer] = deque()
         self._output: deque[Buffer] = deque()
         self._synced = 0
         self._draining = False
@@ -159,12 +161,12 @@ class Answers:
         while not self.empty and not self._lost:
             await self._wait_progress()
 
-    def add(self, slots: Sequence[Slot]) -> None:
+    def add(self, answers: Sequence[QueuedAnswer]) -> None:
         """Queue the answers of one burst, and send all that are due."""
-        self._pending.extend(slots)
+        self._pending.extend(answers)
         self._send_due()
         if self._pending:
-            self._weigh(min(len(slots), len(self._pending)))
+            self._encode_final(min(len(answers), len(self._pending)))
 
     def synced(self, position: int, error: KumquatError | None) -> None:
         """The log is synced up to `position`, or never will be: then `error` is the answer."""
@@ -184,25 +186,24 @@ class Answers:
         self._signal()
 
     def _refuse(self, position: int, error: KumquatError) -> None:
-        for index, slot in enumerate(self._pending):
-            if self._synced < slot[0] <= position:
-                _, route, correlation_id, request, _ = slot
-                response = route.refuse(request, error.error_code, str(error))
-                self._pending[index] = (slot[0], route, correlation_id, request, response)
+        for index, (due_at, codec, correlation_id, request, _) in enumerate(self._pending):
+            if self._synced < due_at <= position:
+                response = codec.refuse(request, error.error_code, str(error))
+                self._pending[index] = (due_at, codec, correlation_id, request, response)
 
     def _send_due(self) -> None:
         pending, synced = self._pending, self._synced
         buffers: list[Buffer] = []
         try:
             while pending and pending[0][0] <= synced:
-                _, route, correlation_id, _, response = pending.popleft()
+                _, codec, correlation_id, _, response = pending.popleft()
                 if response.__class__ is bytes:
                     buffers.append(response)
                 elif response.__class__ is list:
                     self.held -= sum(map(len, response))
                     buffers += response
                 else:
-                    buffers += route.encode(correlation_id, response)
+                    buffers += codec.encode(correlation_id, response)
         except Exception:
             self._cannot_encode()
             return
@@ -210,29 +211,29 @@ class Answers:
             self._transmit(gather(buffers))
         self._signal()
 
-    def _weigh(self, count: int) -> None:
-        """Encode those of the last so many answers that are final."""
+    def _encode_final(self, count: int) -> None:
+        """Of the last so many answers, encode those that are final, and charge for their bytes."""
         pending = self._pending
         for index in range(-count, 0):
-            position, route, correlation_id, request, response = pending[index]
+            position, codec, correlation_id, request, response = pending[index]
             if request is not None:
                 continue
             try:
                 encoded = (
                     [response]
                     if response.__class__ is bytes
-                    else gather(route.encode(correlation_id, response))
+                    else gather(codec.encode(correlation_id, response))
                 )
             except Exception:
                 self._cannot_encode()
                 return
             self.held += sum(map(len, encoded))
-            pending[index] = (position, route, correlation_id, None, encoded)
+            pending[index] = (position, codec, correlation_id, None, encoded)
         if self.held:
             self._charge()
 
     def _cannot_encode(self) -> None:
-        """Not a client's fault, and there is no way to skip one answer: the order would be lost."""
+        """A fault of the broker. One answer cannot be left out: the client expects them in order."""
         logger.exception("an answer could not be encoded; its connection is closed")
         self._lose("an answer could not be encoded")
 
@@ -258,7 +259,7 @@ class Answers:
             self._account.left(self.unsent + self.held)
 
     def _push(self) -> None:
-        """Send until all is out, the socket takes no more, or others should have their turn: to copy
+        """Send until all is out, or the socket takes no more, or others should have their turn: to copy
         megabytes into the kernel takes milliseconds."""
         output, sock = self._output, self._sock
         room = MAX_CROWDED_PUSH if self._account.crowded else MAX_PUSH

@@ -32,7 +32,7 @@ from kumquat.gateway.wire.errors import WireError
 from kumquat.gateway.wire.frame import read_request_header
 
 if TYPE_CHECKING:
-    from kumquat.gateway.net.answers import Answers, Slot
+    from kumquat.gateway.net.answers import Answers, QueuedAnswer
     from kumquat.gateway.net.dispatch import Opening, Route, Session, Staged
     from kumquat.gateway.net.timeouts import Progress
 
@@ -70,7 +70,7 @@ class BurstHandler:
         """Room that the request which is being handled has for what it becomes decoded."""
         self._calls_until = 0.0
         """When requests that are no Produce have used up their turn."""
-        self._burst: list[Slot] = []
+        self._burst: list[QueuedAnswer] = []
         self._staged = False
         self._silent = False
         """A staged request of this burst wants no answer."""
@@ -90,17 +90,17 @@ class BurstHandler:
         try:
             for frame in frames:
                 if template is not None:
-                    slot = template.stage(frame)
-                    if slot is not None:
-                        if isinstance(slot, ToOpen):
-                            await self._open(*slot)
+                    answer = template.stage(frame)
+                    if answer is not None:
+                        if isinstance(answer, ToOpen):
+                            await self._open(*answer)
                             blocked = self._log.produce_blocked
                             template = None if blocked else self._repeats.template
                             continue
                         self._staged = True
-                        if slot[0] > self._highest:
-                            self._highest = slot[0]
-                        self._burst.append(slot)
+                        if answer[0] > self._highest:
+                            self._highest = answer[0]
+                        self._burst.append(answer)
                         continue
                 route, correlation_id, start = self._route(frame)
                 if route is None:
@@ -284,7 +284,7 @@ class BurstHandler:
                 self._log.write_nowait()
             except KumquatError as error:
                 failure = error
-                burst = [self._unwritten(slot, error) for slot in burst]
+                burst = [self._unwritten(answer, error) for answer in burst]
                 self._highest = 0
         if burst:
             self._answers.add(burst)
@@ -297,8 +297,8 @@ class BurstHandler:
             raise Disconnect(f"a Produce with acks=0 could not be stored: {failure}")
         return failure
 
-    def _unwritten(self, slot: Slot, error: KumquatError) -> Slot:
-        _, route, correlation_id, request, response = slot
+    def _unwritten(self, answer: QueuedAnswer, error: KumquatError) -> QueuedAnswer:
+        _, route, correlation_id, request, response = answer
         if route.appends and request is not None:
             response = route.refuse(request, error.error_code, str(error))
         return 0, route, correlation_id, None, response

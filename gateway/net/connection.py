@@ -9,7 +9,7 @@ frame that is being received. How long a client may take is in timeouts.py.
 
 How a connection ends:
 - the client closes it, or `stop` is called: what was read is still answered, within LINGER_SECONDS;
-- what came is no Kafka request: one line in the log says what was wrong, where, and from whom;
+- what came is no Kafka request: one line in the log says what was wrong, where, and by which client;
 - a Produce with acks=0 failed: the log says why;
 - its client is idle or too slow (`watch`), or a send fails.
 A client that closes its side while it waits in a long poll is seen by the acceptor: the poll ends.

@@ -1,8 +1,8 @@
-"""File descriptors: as many as may be had, and some that no connection may take.
+"""File descriptors: as many as the system allows, and some that no connection may take.
 
-Every connection is a descriptor, and so is every file of the logs. A log that cannot open a file cannot go
-on, so connections leave RESERVED of them alone (a quarter, where there are few). The kernel gives the
-lowest free number, so the number of a new socket says how many are in use: no counting is needed.
+Every connection has a descriptor, and so has every file of the logs. A log that cannot open a file has to
+stop, so connections leave RESERVED descriptors alone (a quarter, where there are few). The kernel gives out
+the lowest free number, so the number of a new socket says how many are in use: nothing has to be counted.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import resource
 
 RESERVED = 256
 MOST = 1 << 20
-"""More is of no use, and some systems make a table of all that may be."""
+"""More is of no use, and some systems allocate a table for as many as are allowed."""
 
 logger = logging.getLogger(__name__)
 
 
 def raise_limit(max_connections: int) -> None:
-    """Have as many as the system allows; say so where they are fewer than there may be connections."""
+    """Raise the soft limit to the hard one; warn if that is less than `max.connections` needs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -35,7 +35,7 @@ def raise_limit(max_connections: int) -> None:
 
 
 def highest_socket() -> int:
-    """The descriptors that connections may have are below this number."""
+    """Connections may have the descriptors below this number."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY:
         return MOST

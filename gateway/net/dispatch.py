@@ -1,23 +1,23 @@
 """Which handler serves which API and version, and how its failures become answers.
 
-`@handles(request=…, response=…, versions=…)` registers a handler. The registrations are the only
-source of what ApiVersions advertises; registering an API twice fails at import. A handler takes the
-`Session` of its connection and the decoded request, and never looks at the protocol version.
+`@handles(request=…, response=…, versions=…)` registers a handler. ApiVersions advertises what is
+registered, and nothing else; to register an API twice fails at import. A handler takes the `Session` of its
+connection and the decoded request, and never looks at the protocol version.
 
 Kinds of handlers:
-- a plain function gives the response;
-- a plain function with `appends=True` stages batches in the log and gives `Staged`: the connection
-  writes the log once for all requests it read together, and answers then. If it finds that it has to
-  wait, it gives an `Opening` instead: the connection writes what is staged, then awaits that;
+- a plain function returns the response;
+- a plain function with `appends=True` stages batches in the log and returns `Staged`: the connection
+  writes the log once for all requests that it read together, and answers then. If the handler finds that
+  it has to wait, it returns an `Opening` instead: the connection writes what is staged, then awaits that;
 - an async function is awaited; later requests of its connection wait for it, as in Kafka.
 
 Failures, all turned into answers here (`Route.refuse`):
-- an error that carries `error_code` (`KumquatError`, `MetaError`, `Refused`) is answered with that code;
+- an error that has an `error_code` (`KumquatError`, `MetaError`, `Refused`) is answered with that code;
 - any other exception is logged with its traceback and answered UNKNOWN_SERVER_ERROR;
 - `Disconnect` closes the connection (a failed Produce with acks=0 has no other answer).
-Kafka's responses carry errors in different places. A response with a top-level `error_code` needs nothing;
-for any other the handler's module gives `refuse=`, which builds the response that says the error
-for everything that was asked.
+Kafka's responses have errors in different places. A response with a top-level `error_code` needs nothing.
+For any other the handler's module gives `refuse=`, which builds the response that says the error for
+everything that was asked.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class Session:
     peer: str
     client_id: str | None = None
     api_key: int = -1
-    """Of the last request: for those who ask what the connection does."""
+    """Of the last request; for reports on what the connection does."""
     version: int = 0
     """The request's API version: for caches of encoded bytes, never for behaviour (except where a handler's
     head says so)."""
     software: str = ""
-    """What the client calls itself in ApiVersions, from version 3 of that on; and its version."""
+    """What the client calls itself in ApiVersions, from version 3 of that request on."""
     software_version: str = ""
     asked: int = -1
     """The version of its ApiVersions request; -1: none has come."""
@@ -101,12 +101,12 @@ class Session:
     account: Account = field(default_factory=lambda: Account(Memory(UNLIMITED)))
     """What answers are charged to."""
     hurried: bool = False
-    """The wait of this request is to end: its client has gone, or others need the room that it holds."""
+    """The wait of this request is to end: its client has closed, or others need the room that it holds."""
     poll: trio.CancelScope | None = None
 
     @property
     def ending(self) -> bool:
-        """Whether a wait for data, or for others, would be in vain."""
+        """Whether a wait for data, or for other members, would end at once."""
         return self.hurried or self.broker.stopping
 
     @contextmanager
@@ -158,7 +158,7 @@ class Api:
     fallback: Callable[[], Any] | None
     """Answers, in version 0, a request in a version that is not served. Only ApiVersions has it."""
     template: MakeTemplate | None
-    """Makes a quicker way for requests that are like a given one: see repeats.py."""
+    """Makes a template for requests that are like a given one: see repeats.py."""
 
 
 _PREFIX = Struct(">ii").pack
@@ -200,7 +200,7 @@ class Route:
         return buffers
 
     def refuse(self, request: Any, code: int, message: str) -> Any:
-        """The response that says this error for all that `request` asked; None if none can."""
+        """The response that says this error for all that `request` asked; None if there is none."""
         if self.api.refusal is not None:
             return self.api.refusal(request, code, message)
         response = self.api.response(error_code=code)
@@ -237,7 +237,7 @@ class Dispatch:
         return route
 
     def fallback(self, key: int) -> tuple[Route, Any] | None:
-        """How to answer a request in an unknown version: None if it cannot be."""
+        """How to answer a request in an unknown version; None if it cannot be answered."""
         api = self.apis.get(key)
         route = self.find(key, 0)
         if api is None or api.fallback is None or route is None:

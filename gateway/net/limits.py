@@ -1,27 +1,28 @@
 """What one client may cost the others: sizes of requests, and memory over all connections.
 
 The rules:
-- **Each API has a largest request** (`largest_request`). Only Produce carries data. Of all others eight
+- **Each API has a largest request** (`largest_request`). Only Produce carries data. For all others eight
   megabytes are more than real clients send: an admin tool that names each of 100,000 topics sends four, and
-  SyncGroup's leader sends the assignments of all members. A group member has its own metadata to send.
-  A frame that announces more is refused when its first six bytes are here. How many elements a request may
-  have is bounded by the decoder (wire/decoder.py); work on many elements gives way to others (turns.py).
-- **Memory is charged before it is taken**, over all connections, to `queued.max.request.bytes`:
-    receiving  a frame of more than FREE bytes takes room for all of it before the rest of it is read. Until
-               there is room, its connection is not read. The buffer itself grows with what arrives.
+  so may a SyncGroup, in which the leader sends the assignments of all members. A member of a group sends
+  only its own metadata: two megabytes. A frame that announces more is refused when its first six bytes are
+  here. How many elements a request may have is bounded by the decoder (wire/decoder.py); work on many
+  elements gives way to others (turns.py).
+- **Memory is charged before it is used**, over all connections, to `queued.max.request.bytes`:
+    receiving  a frame of more than FREE bytes takes room for all of it before the rest is read. Until there
+               is room, its connection is not read. The buffer itself grows with what arrives.
     held       a request of more than FREE bytes takes room for what it becomes decoded (DECODED times its
                size) until it is answered. A Produce is not decoded: its batches are views of the frame,
                and the log bounds what it keeps of them.
-    unsent     bytes that wait for a client to take them. A Fetch is granted a share of what is free before
-               it reads, and answers with less when little is free. Other answers are charged when they are
-               made; a connection with unsent answers is not read while there is no room.
+    unsent     bytes that wait until a client takes them. A Fetch is granted a share of what is free before
+               it reads, and its answer is smaller when little is free. Other answers are charged when they
+               are made; a connection with unsent answers is not read while there is no room.
   Small requests (up to FREE bytes of each kind and connection) are not charged and pass at any time.
-- **Each kind has a room of its own** (`Room`), so that nobody holds what another waits for: a request is
-  received, then handled, then answered. Large frames have their own too: who sends ordinary requests never
-  waits behind frames of 100 MB. There it is one at a time, or several that fit.
-- **Whoever holds room must make progress** (Connection.watch). Frames that do not get complete and answers
-  that are not taken end their connection; much sooner when others have waited for room for
-  PRESSED_SECONDS. Long polls with large requests are then answered early.
+- **Each kind has a room of its own** (`Room`): a request is received, then handled, then answered, and must
+  not wait for room that a request in an earlier stage holds. Large frames have their own room too, so that
+  ordinary requests never wait behind frames of 100 MB. In it there is one at a time, or several that fit.
+- **Who holds room must make progress** (timeouts.py). A frame that does not get complete and answers that
+  are not taken end their connection, and much sooner when others have waited for room for PRESSED_SECONDS.
+  Long polls with large requests are then answered early.
 - Memory for inflating batches is bounded where they are inflated.
 """
 
@@ -63,18 +64,18 @@ class Room:
         self.handled = Memory(limit // 8)
         self.answers = Memory(limit // 4)
         self.huge = Memory(1)
-        """Taken by who makes an answer of many megabytes: one at a time."""
+        """Taken while an answer of many megabytes is made: one at a time."""
 
     def receiving(self, frame: int) -> Memory:
-        """Where a frame of this size takes room."""
+        """The room for a frame of this size."""
         return self.large if frame > LARGE else self.received
 
     def decoded(self, frame: int) -> int:
-        """What a request of this size is charged for what it becomes decoded."""
+        """What a request of this size is charged for its decoded form."""
         return min(frame * DECODED, self.handled.limit // 2)
 
     def pressed(self, now: float) -> set[Memory]:
-        """Where somebody has waited for too long."""
+        """The rooms for which somebody has waited too long."""
         rooms = (self.large, self.received, self.handled, self.answers)
         return {memory for memory in rooms if memory.waited(now) > PRESSED_SECONDS}
 
@@ -92,16 +93,16 @@ class Account:
 
     @property
     def cramped(self) -> bool:
-        """There is no room: make nothing more for a client that has not taken what there is."""
+        """There is no room: make no more answers for a client that has not taken those it has."""
         return self._memory.free <= 0
 
     @property
     def crowded(self) -> bool:
-        """Others have much that waits to be sent."""
+        """Many bytes wait to be sent, over all connections."""
         return self._memory.free < self._memory.limit - (self._memory.limit >> 2)
 
     def grant(self, wanted: int) -> int:
-        """How many bytes of an answer may be made now: no more than `wanted`, no less than FREE."""
+        """How many bytes an answer may have now: at most `wanted`, and FREE in any case."""
         memory = self._memory
         spare = self.charged - (self._unsent if self._unsent > FREE else 0)
         share = 0 if memory.waiting else memory.free >> 3
@@ -113,17 +114,17 @@ class Account:
         return granted
 
     async def wait_for_batch(self) -> None:
-        """Until there is room for one batch, and it is this connection's turn."""
+        """Wait until there is room for one batch, and it is this connection's turn."""
         await self._memory.take(ONE_BATCH)
         self.charged += ONE_BATCH
 
     def made(self, size: int) -> None:
-        """An answer of this size is held, and not yet given to the socket."""
+        """An answer of this size is made, and not yet given to the socket."""
         self._making = size
         self._settle()
 
     def unsent(self, size: int) -> None:
-        """What was made is given to the socket, which has not taken so many bytes of all answers."""
+        """The answer is given to the socket. So many bytes of all answers are not taken yet."""
         self._making = 0
         self.left(size)
 

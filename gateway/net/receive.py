@@ -1,22 +1,23 @@
 """The receiving half of a connection, apart from the socket: bytes come in, whole frames go out.
 
-A frame is four bytes of size and that many bytes of request. `fill` takes what the socket has with
-one call; `frames` cuts all whole frames out of what is there, as views, without copying.
+A frame is four bytes of size and that many bytes of request. `fill` takes what the socket has with one
+call; `frames` cuts all whole frames out of it, as views, without copying.
 
-Who owns the memory: batches of a Produce request stay in use as views (the log's in-memory tail
-keeps them), so a buffer from which frames were cut is given away with them and never written again.
-The next bytes go to a new buffer, together with a copy of the frame that had only begun.
+Who owns the memory: the batches of a Produce stay in use as views (the log's in-memory tail keeps them). So
+a buffer from which frames were cut is given away with them and never written again. The next bytes go to a
+new buffer, together with a copy of the frame that had only begun.
 
-How large a buffer is: as large as what lately came in one go, within MIN_CAPACITY and MAX_CAPACITY,
-and cut down to what it holds before it is given away, so that the tail does not pin empty space.
-With nothing received there is no buffer at all: an idle connection costs none.
+How large a buffer is: as large as what lately came at once, between MIN_CAPACITY and MAX_CAPACITY. Before
+it is given away it is cut down to what it holds, so that the tail does not keep empty space in memory.
+While nothing is received there is no buffer: an idle connection costs none.
 
-A frame that is larger than the buffer makes it grow as bytes really arrive, at most double, at most
-GROWTH at a time: a claim of 2 GB costs nothing. A large frame is received up to its own end and no
-further, and the next buffer is as large as such a frame, so that little of the next need be moved.
+A frame that is larger than the buffer makes it grow as bytes arrive, at most double and at most GROWTH at a
+time: a client that announces 2 GB and sends nothing costs nothing. A large frame is received up to its own
+end and no further, and the next buffer is as large as such a frame, so that little of the next frame has to
+be copied.
 
 A frame that announces more than its API may have (limits.py) is refused when its API key is here.
-`announced` says how large the frame is that has begun, so that room can be taken for it.
+`announced` is the size of the frame that has begun, so that room can be taken for it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _read_key = Struct(">h").unpack_from
 
 
 class FrameError(Exception):
-    """The size before a frame is not one that a request can have; nothing after it can be read."""
+    """The size before a frame is not one that a request can have, so nothing after it can be read."""
 
 
 class ReceiveBuffer:
@@ -55,12 +56,12 @@ class ReceiveBuffer:
 
     @property
     def partial(self) -> int:
-        """How many bytes of a frame are here that is not whole yet."""
+        """How many bytes are here of the frame that is not whole yet."""
         return self._filled
 
     @property
     def announced(self) -> int:
-        """The size of that frame, as far as it is known."""
+        """The size of that frame; 0 if it is not known yet."""
         if self._buffer is None or self._filled < 4:
             return 0
         return int(_read_size(self._buffer, 0)[0])
@@ -74,7 +75,7 @@ class ReceiveBuffer:
         return 0 if self._buffer is None else len(self._buffer)
 
     def fill(self, recv_into: Callable[[memoryview], int]) -> tuple[int, bool]:
-        """Receive once. Gives the number of bytes, and whether there may be more of them at once.
+        """Receive once. Returns the number of bytes, and whether the socket may have more of them.
 
         What `recv_into` raises is passed on, and nothing has changed.
         """

@@ -1,9 +1,10 @@
-"""When to make a template: a connection that sends like requests need not have each decoded.
+"""When to make a template: a connection that sends similar requests need not have each of them decoded.
 
-A handler's module may know how to make a `Template` of a request (`template=` in its registration):
-something that takes apart the frames that are like it, and answers them, faster than the handler does.
-Here is only the rule for when: two requests in a row that begin alike. A connection that changes
-between topics would make templates in vain, so there are at least BETWEEN others between two makings.
+A handler's module may know how to make a `Template` from a request (`template=` in its registration). The
+template reads frames that are like that request, and answers them, faster than the handler does. Here is
+only the rule for when to make one: after two requests in a row that begin with the same bytes. A connection
+that alternates between topics would make templates for nothing, so at least BETWEEN other requests have to
+come before the next one is made.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from kumquat.gateway.net.answers import Slot
+    from kumquat.gateway.net.answers import QueuedAnswer
     from kumquat.gateway.net.dispatch import Opening, Route, Session
 
 BETWEEN = 64
 LOOKED_AT = 14
-"""How much of a body must be alike: what a Produce has before its batch, even with the shortest name."""
+"""Bytes of a body that must be the same: what a Produce has before its batch, with the shortest name."""
 
 
 class ToOpen(NamedTuple):
@@ -29,8 +30,9 @@ class ToOpen(NamedTuple):
 
 
 class Template(Protocol):
-    def stage(self, frame: memoryview) -> Slot | ToOpen | None:
-        """The slot of a frame that fits; None if it does not. Unless it is a slot, nothing has happened."""
+    def stage(self, frame: memoryview) -> QueuedAnswer | ToOpen | None:
+        """Stage a frame and give its answer; None if it does not fit. Without an answer nothing has
+        happened."""
 
 
 class Repeats:

@@ -1,4 +1,4 @@
-"""Work on many things for one request, without holding up the others.
+"""Work on many things for one request, without holding up other clients.
 
     turn = Turn()
     for asked in request.topics:
@@ -6,8 +6,8 @@
         if turn.over:
             await turn.give_way()
 
-What was true before `give_way` may have changed after it: a handler looks at shared state within one turn,
-or looks again.
+What was true before `give_way` may be wrong after it. So a handler uses shared state within one turn, or
+looks at it again.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The broker as a process: start and stop, signals, descriptors, garbage, logging, loop lag."""
+"""The broker as a process: start and stop, signals, garbage, logging, the tracer of long steps."""

@@ -1,14 +1,13 @@
-"""When garbage is collected: in small steps, and all of it only when that hurts nobody.
+"""When garbage is collected: in small steps, and all of it only when no client notices.
 
-What is no longer referred to is freed at once; the collector is only for cycles. Left to itself it goes
-through all objects whenever enough new ones have survived, which with a million of them stops the event
-loop for a tenth of a second, under load of all times. So:
+Python frees what is no longer referred to at once; the collector is only for cycles. By default it
+traverses all objects whenever enough new ones have survived. With a million objects that stops the event
+loop for a tenth of a second, and it happens under load. So:
 
-- What was loaded at the start is frozen: it is never gone through again.
-- Young objects are gone through in portions that take a few milliseconds (`YOUNG`, `MIDDLE`).
-- All of it is gone through by `Collector` alone: when the loop has been quiet for a second, and rarely
-  enough that it is not felt (a pause costs at most one part in SHARE of the time); or, if it is never
-  quiet, after LONGEST_WAIT.
+- What was loaded at the start is frozen: it is never traversed again.
+- Young objects are traversed in portions that take a few milliseconds (`YOUNG`, `MIDDLE`).
+- Only `Collector` traverses all objects: when the loop has been quiet for a second, and so rarely that the
+  pauses are at most one part in SHARE of the time; or, if the loop is never quiet, after LONGEST_WAIT.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SHARE: Final = 2_000
 
 
 def settle() -> None:
-    """The start is over: keep what there is, and collect in small steps from here on."""
+    """The start is over: freeze what there is, and collect in small steps from here on."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
@@ -55,8 +54,7 @@ class Collector:
                 self.collected(trio.current_time(), perf_counter() - began)
 
     def is_due(self, now: float, busy: float, pending: int) -> bool:
-        """Whether all is to be collected now. `pending`: how many portions have survived since the last
-        time."""
+        """Whether to collect all now. `pending`: how many portions have survived since the last time."""
         since = now - self._last
         if not pending:
             return False

@@ -2,8 +2,8 @@
 
     2025-11-16T02:41:05.123Z INFO    kumquat.gateway.process.server: kumquat 0.1.0 ready on 127.0.0.1:9092
 
-Line breaks and other control characters in a message are escaped, since names and ids that
-clients choose end up here: nobody forges a line. Only the traceback of an exception takes more
+Line breaks and other control characters in a message are escaped. Messages contain names and ids that
+clients choose, and a client must not be able to forge a line. Only the traceback of an exception takes more
 lines, each indented.
 """
 
@@ -28,7 +28,7 @@ class LineFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str, stream: TextIO | None = None) -> None:
-    """Sends all log lines of this process to stderr, from this level on."""
+    """Send all log lines of this process to stderr, from this level on."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,17 +1,18 @@
 """Making, changing and deleting subjects: the log first, then SQL, then what is derived from both.
 
-The message log is the truth about which subjects exist; SQL (the registry) keeps their configs. So:
-- A creation is written to the log and synced, then stored in SQL, and only then answered. If SQL fails,
-  the subject exists with default configs, and the answer is an error that says so.
-- A deletion goes to the log first likewise. If SQL fails, the subject is gone all the same; the next
-  start drops what SQL still has.
+The message log decides which subjects exist; SQL (the registry) keeps their configs. So:
+- A creation is written to the log and synced, then stored in SQL, and only then answered. If SQL fails, the
+  subject exists with default configs, and the answer is an error that says so.
+- A deletion goes to the log first too. If SQL fails, the subject is deleted all the same; the next start
+  drops what SQL still has.
 - Once begun, none of these is cancelled half-way.
 
-Configs that the log acts on are put into the subject's `SubjectConfig`, at start and on each change;
-subjects that differ in none of them share the one object of defaults.
+Configs that the log acts on are put into the subject's `SubjectConfig`, at start and at each change.
+Subjects for which all of them are the defaults share one object.
 
 Names are checked as Kafka does: 1 to 249 of the characters a-z A-Z 0-9 . _ - , and neither "." nor "..".
-Two names that differ only in '.' and '_' collide (their metrics would): the second is refused.
+Two names that differ only in '.' and '_' collide (the names of their metrics would be the same): the second
+is refused.
 
 `__consumer_offsets` is made when a client first asks for a group's coordinator, as in Kafka: tools and
 subscriptions by pattern expect it. It is marked as internal and stays empty, and nobody can write to it:
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import trio
 
@@ -32,12 +33,14 @@ from kumquat.gateway.topics.table import INTERNAL, TopicTable
 from kumquat.gateway.wire.codes import ErrorCode
 from kumquat.meta.definitions import effective
 from kumquat.meta.errors import MetaError, StoreError
+from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
+    from kumquat.core.wheel.service import DelayService
     from kumquat.gateway.net.dispatch import Answerable
     from kumquat.meta.definitions import SubjectDefaults
     from kumquat.meta.registry import Registry
@@ -66,19 +69,34 @@ def check_name(name: str) -> None:
     raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
+class SubjectListener(Protocol):
+    """Who has to know which subjects there are: the groups."""
+
+    async def prepare_added(self, subject: Subject) -> None:
+        """Do what `subject_added` needs and what would hold up the event loop."""
+
+    def subject_added(self, subject: Subject) -> None: ...
+
+    def subject_removed(self, subject: Subject) -> None: ...
+
+
 class SubjectKeeper:
-    def __init__(self, log: MessageService, registry: Registry, defaults: SubjectDefaults) -> None:
+    def __init__(
+        self,
+        log: MessageService,
+        registry: Registry,
+        defaults: SubjectDefaults,
+        groups: SubjectListener,
+        delay: DelayService,
+    ) -> None:
         self._log = log
         self._registry = registry
+        self._groups = groups
+        self._delay = delay
         self.defaults = defaults
         self.table = TopicTable()
-        self._look_alikes: dict[str, str] = {}
-        self.before_created: Callable[[Subject], Awaitable[None]] = _nothing_to_prepare
-        """Work that `on_created` needs and that must not be done on the event loop."""
-        self._told_of_internal = False
-        self.on_created: Callable[[Subject], None] = lambda subject: None
-        self.on_deleted: Callable[[Subject], None] = lambda subject: None
-        self.count_pending: Callable[[Subject], Awaitable[int]] = _none_pending
+        self._by_metric_name: dict[str, str] = {}
+        self._internal_reported = False
         shared, values = log.subjects.defaults, effective({}, defaults)
         shared.log_append_time, shared.delay_enabled = values.log_append_time, values.delay_enabled
         for subject in log.subjects:
@@ -91,7 +109,7 @@ class SubjectKeeper:
         check_name(name)
         if name in self._log.subjects.by_name:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-        other = self._look_alikes.get(_look(name))
+        other = self._by_metric_name.get(_metric_name(name))
         if other is not None:
             raise Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -115,7 +133,7 @@ class SubjectKeeper:
         return outcome
 
     async def delete_all(self, subjects: Sequence[Subject]) -> dict[Subject, Answerable]:
-        """Delete several subjects; gives those that could not be, and why."""
+        """Delete several subjects; those that could not be deleted, and why."""
         failed: dict[Subject, Answerable] = {}
 
         async def delete(subject: Subject) -> None:
@@ -141,41 +159,41 @@ class SubjectKeeper:
                 logger.error("topic %s was created, but without its configs: %s", name, error)
                 self._apply(subject, {})
                 raise StoreError(f"created, but with default configs: {error}") from error
-            await self.before_created(subject)
+            await self._groups.prepare_added(subject)
         if not subject.deleted:
-            self.on_created(subject)
+            self._groups.subject_added(subject)
         logger.info("topic %s created%s", name, f" with {dict(configs)}" if configs else "")
         return subject
 
     async def make_internal(self) -> None:
-        """See to it that the topics are there that Kafka has for itself."""
+        """Make the topics that Kafka has for itself, unless they exist."""
         for name in INTERNAL:
             if name not in self._log.subjects.by_name:
                 try:
                     await self.create(name, {})
                 except ANSWERABLE as error:
-                    if not self._told_of_internal:
+                    if not self._internal_reported:
                         logger.warning("topic %s cannot be made: %s", name, error)
-                    self._told_of_internal = True
+                    self._internal_reported = True
 
     async def delete(self, subject: Subject) -> None:
-        """Delete a subject and all its messages, pending ones too; durable when it returns."""
-        pending = await self.count_pending(subject)
+        """Delete a subject with all its messages, also those that are pending; durable when it returns."""
+        pending = await self._delay.count(subject, 0, LONG_MAX)
         if subject.deleted:  # another client was quicker
             raise Refused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {subject.name!r} any more"
             )
         self._log.delete_subject_nowait(subject)
         self._removed(subject)
-        self.on_deleted(subject)
+        self._groups.subject_removed(subject)
         with trio.CancelScope(shield=True):
             await self._log.wait_synced()
             try:
                 await self._registry.delete_subject(subject.id)
             except MetaError as error:
                 logger.error("the configs of deleted topic %s remain: %s", subject.name, error)
-        with_them = f", with {pending} messages that were pending" if pending else ""
-        logger.info("topic %s deleted%s", subject.name, with_them)
+        also = f", with {pending} messages that were pending" if pending else ""
+        logger.info("topic %s deleted%s", subject.name, also)
 
     async def alter(self, subject: Subject, changes: Mapping[str, str | None]) -> None:
         """Set (or, with None, reset) configs that have been validated."""
@@ -199,33 +217,25 @@ class SubjectKeeper:
 
     def _added(self, subject: Subject) -> None:
         self.table.add(subject)
-        look = _look(subject.name)
-        if look:
-            self._look_alikes[look] = subject.name
+        metric = _metric_name(subject.name)
+        if metric:
+            self._by_metric_name[metric] = subject.name
 
     def _removed(self, subject: Subject) -> None:
         self.table.remove(subject)
-        look = _look(subject.name)
-        if self._look_alikes.get(look) == subject.name:
-            del self._look_alikes[look]
-
-
-async def _nothing_to_prepare(subject: Subject) -> None:
-    pass
-
-
-async def _none_pending(subject: Subject) -> int:
-    return 0
+        metric = _metric_name(subject.name)
+        if self._by_metric_name.get(metric) == subject.name:
+            del self._by_metric_name[metric]
 
 
 async def _together(change: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:
-    """Begin changes together, a limited number at a time, and wait for them all."""
+    """Make changes side by side, a limited number at a time, and wait for all."""
     for start in range(0, len(items), AT_A_TIME):
         async with trio.open_nursery() as nursery:
             for item in items[start : start + AT_A_TIME]:
                 nursery.start_soon(change, item)
 
 
-def _look(name: str) -> str:
-    """What names that collide have in common; nothing for a name that cannot collide."""
+def _metric_name(name: str) -> str:
+    """The name with which a subject's metrics would collide; empty for a name that cannot collide."""
     return name.replace(".", "_") if "." in name or "_" in name else ""

@@ -1,9 +1,9 @@
 """All subjects as a Metadata answer lists them, encoded in chunks that are kept.
 
-Encoding 100,000 topics takes a good part of a second, and a full Metadata answer is nothing rare.
-So subjects are held in chunks by their id, and for each chunk the encoded bytes, per protocol version,
-are kept until a subject of it comes or goes. A full answer is made of all chunks, without copying them;
-one that is missing is encoded first, with a pause for other work after each.
+To encode 100,000 topics takes a good part of a second, and clients often ask for all topics. So the
+subjects are divided into chunks by their id. The encoded bytes of each chunk are kept, for each protocol
+version, until one of its subjects is added or removed. A full answer consists of all chunks, without a
+copy. A chunk that is missing is encoded first, with a pause for other tasks after each.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TopicTable:
         self._encoded: dict[Form, dict[int, bytes]] = {}
         """By form, then by chunk."""
         self._in_use: list[dict[int, bytes]] = []
-        """Those that an answer is being made of: they must not grow stale, kept or not."""
+        """Those of which an answer is being made. `_forget` has to reach them, kept or not."""
 
     def add(self, subject: Subject) -> None:
         self._chunks.setdefault(subject.id // CHUNK, {})[subject.id] = subject
@@ -72,7 +72,7 @@ class TopicTable:
                     await trio.lowlevel.checkpoint()
         finally:
             del self._in_use[next(i for i, used in enumerate(self._in_use) if used is kept)]
-        # Chunks that changed during the pauses: they are few, and now there is no pause.
+        # Chunks that changed during the pauses. They are few, and from here on there is no pause.
         for number in self._chunks:
             if number not in kept:
                 kept[number] = self._encode(number, form)

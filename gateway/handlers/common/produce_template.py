@@ -40,7 +40,7 @@ from kumquat.gateway.wire.varint import uvarint
 if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.records.look import Look
-    from kumquat.gateway.net.answers import Buffer, Slot
+    from kumquat.gateway.net.answers import Buffer, QueuedAnswer
     from kumquat.gateway.net.dispatch import Route, Session
 
 HEAD_AT = 8
@@ -159,7 +159,7 @@ class Template:
         assert mark
         self._pack = Struct(f">ii{len(self._before)}sqqq{len(self._behind)}s").pack
 
-    def stage(self, frame: memoryview) -> Slot | ToOpen | None:
+    def stage(self, frame: memoryview) -> QueuedAnswer | ToOpen | None:
         """Stage the batch of a frame and give its answer, or what is to be awaited for it; None: the frame
         is for the handler."""
         size, subject, head_size = len(frame), self._subject, self._head_size
@@ -198,7 +198,7 @@ class Template:
         return ToOpen(self._route, correlation_id, request, opening)
 
     def refuse(self, frame: memoryview, code: int, message: str) -> Any:
-        """As Route.refuse; what stands for the request in a slot is its frame."""
+        """As Route.refuse; in a queued answer the frame stands for the request."""
         request, _ = self._route.decode(frame, self._start)
         return self._route.refuse(request, code, message)
 

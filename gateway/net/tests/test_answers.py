@@ -97,7 +97,7 @@ def test_an_answer_that_cannot_be_encoded_closes_its_connection_though_it_has_to
             assert await client.closed()
             assert await alive(other)
             served.files.release_syncs()
-        told = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
-        assert told == ["an answer could not be encoded; its connection is closed"]
+        logged = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+        assert logged == ["an answer could not be encoded; its connection is closed"]
 
     serve(check, tmp_path)

@@ -1,4 +1,4 @@
-"""File descriptors: connections leave some for the logs, and the operator is told."""
+"""File descriptors: connections leave some for the logs, and the log says when they run short."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_connections_that_would_take_the_last_descriptors_are_refused_and_the_lo
     serve(check, tmp_path)
 
 
-def test_the_soft_limit_is_raised_at_start_and_too_low_a_hard_one_is_told() -> None:
+def test_the_soft_limit_is_raised_at_start_and_a_hard_one_that_is_too_low_is_reported() -> None:
     script = (
         "import logging, resource\n"
         "from kumquat.gateway.net.descriptors import highest_socket, raise_limit\n"

@@ -15,6 +15,7 @@ import sys
 import tarfile
 import zipfile
 from dataclasses import dataclass
+from email.parser import HeaderParser
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from packaging.requirements import Requirement
 import kumquat
 
 REPOSITORY = Path(kumquat.__file__).parent.parent
-PROJECT = "kumquat-gateway"
 
 
 @dataclass(frozen=True)
@@ -63,26 +63,29 @@ def build(source: Path, folder: Path, kind: str) -> Path:
     return made
 
 
-def needed_distributions() -> set[str]:
+def needed_distributions(wheel: Path) -> set[str]:
     """What the wheel needs without extras, and pytest; with what these need."""
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        lines = HeaderParser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist")
     needed: set[str] = set()
-    waiting = ["pytest", *_requirements(PROJECT)]
+    waiting = ["pytest", *_without_extras(lines)]
     while waiting:
         name = waiting.pop()
         if name not in needed:
             needed.add(name)
-            waiting += _requirements(name)
+            waiting += _without_extras(distribution(name).requires)
     return needed
 
 
-def _requirements(name: str) -> list[str]:
-    requirements = map(Requirement, distribution(name).requires or ())
+def _without_extras(lines: list[str] | None) -> list[str]:
+    requirements = map(Requirement, lines or ())
     return [r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
 
 
-def link_distributions(folder: Path) -> None:
-    """Have those packages in a folder, as links to where this environment has them."""
-    for name in needed_distributions():
+def link_distributions(names: set[str], folder: Path) -> None:
+    """Have these packages in a folder, as links to where this environment has them."""
+    for name in names:
         files = distribution(name).files or []
         for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
             place = folder / top
@@ -104,7 +107,7 @@ def installed(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     (source,) = unpacked.iterdir()
     wheel = build(source, tmp_path_factory.mktemp("wheel"), "wheel")
     packages, folder = tmp_path_factory.mktemp("packages"), tmp_path_factory.mktemp("venv") / "v"
-    link_distributions(packages)
+    link_distributions(needed_distributions(wheel), packages)
     uv = [sys.executable, "-m", "uv", "--quiet", "--offline"]
     subprocess.run([*uv, "venv", "--python", sys.executable, str(folder)], check=True)
     install = [*uv, "pip", "install", "--no-deps", "--python", str(folder), str(wheel)]
