@@ -237,7 +237,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise ConnectorError(f"waited {duration(PATIENCE_SECONDS)} for {what}, in vain")
+            raise ConnectorError(f"waited {duration(PATIENCE_SECONDS)} for {what}: nothing came")
         time.sleep(0.1)
 
 
