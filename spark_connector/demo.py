@@ -67,7 +67,7 @@ def main(folder: Path) -> int:
     place.mkdir(parents=True)
     try:
         with broker(directory=place / "data") as running:
-            tell("broker", f"{running.bootstrap}, its data in {place / 'data'}")
+            show("broker", f"{running.bootstrap}, its data in {place / 'data'}")
             demo(running.bootstrap, place)
     except ConnectorError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -75,33 +75,33 @@ def main(folder: Path) -> int:
     return 0
 
 
-def tell(step: str, text: str) -> None:
+def show(step: str, text: str) -> None:
     print(f"{step:<10} {text}", flush=True)
 
 
 def demo(bootstrap: str, place: Path) -> None:
-    crew = Crew(bootstrap)
+    readers = Readers(bootstrap)
     try:
-        sent = produce(bootstrap, crew)
-        wait_for(lambda: crew.has_handled(sent), "the group to read all orders")
+        sent = produce(bootstrap, readers)
+        wait_for(lambda: readers.has_handled(sent), "the group to read all orders")
     finally:
-        crew.stop()
-    tell("group", crew.told())
+        readers.stop()
+    show("group", readers.summary())
     wait_for(
         lambda: latest(bootstrap, [REMINDERS])[REMINDERS] == REMINDERS_SENT,
         "the reminders to arrive",
     )
-    tell("delay", f"all {count(REMINDERS_SENT, 'reminder')} have arrived")
+    show("delay", f"all {count(REMINDERS_SENT, 'reminder')} have arrived")
     started = time.monotonic()
     spark = spark_session("kumquat demo", "local[*]", **QUIET)
-    tell("spark", f"{spark.version} started in {duration(time.monotonic() - started)}")
+    show("spark", f"{spark.version} started in {duration(time.monotonic() - started)}")
     try:
         with_spark(spark, bootstrap, place)
     finally:
         spark.stop()
 
 
-def produce(bootstrap: str, crew: Crew) -> int:
+def produce(bootstrap: str, readers: Readers) -> int:
     """Orders in waves, reminders for later in between, and a second and third reader on the way."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
     draw, begin, sent, reminded = random.Random(1), time.monotonic(), 0, 0
@@ -116,19 +116,19 @@ def produce(bootstrap: str, crew: Crew) -> int:
             delay = b"%d" % draw.randrange(*DELAYS_MS)
             producer.send(REMINDERS, b"%d" % reminded, headers=[("qmq-delay-ms", delay)])
             reminded += 1
-        crew.grow_when_begun()
+        readers.grow_when_begun()
         time.sleep(0.05)
     producer.flush()
     producer.close()
-    tell("produce", f"{count(sent, 'order')} in {PRODUCE_SECONDS} s")
+    show("produce", f"{count(sent, 'order')} in {PRODUCE_SECONDS} s")
     low, high = (duration(ms / 1000) for ms in DELAYS_MS)
-    tell("delay", f"{count(reminded, 'reminder')} sent ahead, due in {low} to {high}")
-    wait_for(crew.grow_when_begun, "the group's first reader to begin")
+    show("delay", f"{count(reminded, 'reminder')} sent ahead, due in {low} to {high}")
+    wait_for(readers.grow_when_begun, "the group's first reader to begin")
     return sent
 
 
 @dataclass
-class Crew:
+class Readers:
     """Consumers of one group, each in a thread: one from the start, the others when it has begun."""
 
     bootstrap: str
@@ -159,7 +159,7 @@ class Crew:
         for thread in self._threads:
             thread.join()
 
-    def told(self) -> str:
+    def summary(self) -> str:
         shares = ", ".join(f"{n:,}" for _, n in sorted(self.by_member.items()))
         again = f"; {self._again:,} came again after a commit that failed" if self._again else ""
         each = "each order once" if not again else "every order"
@@ -210,14 +210,14 @@ class Crew:
 def with_spark(spark: SparkSession, bootstrap: str, place: Path) -> None:
     done = archive(spark, bootstrap, [ORDERS, REMINDERS], place / "archive")
     what = f"{count(done.messages, 'message')}, {size(done.octets)} of Parquet"
-    tell("archive", f"{what} in {place / 'archive'}")
+    show("archive", f"{what} in {place / 'archive'}")
     for subject in (ORDERS, REMINDERS):
         archived = Source(archive=place / "archive", subjects=[subject])
         found = reconcile(spark, Source(bootstrap, [subject]), archived)
         if not found.ok:
             raise ConnectorError(f"the archive of {subject} differs: {found.counts}")
-        told = f"{count(found.counts['matched'])} of {subject} are there, once and in order"
-        tell("reconcile", told)
+        text = f"{count(found.counts['matched'])} of {subject} are there, once and in order"
+        show("reconcile", text)
     facts = report(spark, Source(bootstrap, [ORDERS, REMINDERS]))
     page = place / "report.html"
     write_page(page, facts)
@@ -228,16 +228,18 @@ def with_spark(spark: SparkSession, bootstrap: str, place: Path) -> None:
         f"{name} {milliseconds(value)}"
         for name, value in (("p50", reminders.late_p50), ("p99", reminders.late_p99))
     )
-    tell("report", f"{reminders.delayed:,} reminders came late by {late}; none early")
+    show("report", f"{reminders.delayed:,} reminders came late by {late}; none early")
     print(f"\n{summary(facts, page.as_uri()).text()}\n")
-    tell("page", f"open {page.as_uri()}")
+    show("page", f"open {page.as_uri()}")
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise ConnectorError(f"waited {duration(PATIENCE_SECONDS)} for {what}, in vain")
+            raise ConnectorError(
+                f"waited {duration(PATIENCE_SECONDS)} for {what}; it did not happen"
+            )
         time.sleep(0.1)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bench.brokers import proc
 from bench.load import topics
-from bench.load.joining import Passer, commit_each, ready, time_commits
+from bench.load.group_requests import Passer, commit_each, ready, time_commits
 from bench.load.members import Marks, MemberProcess, Result, Work
 from bench.load.numbered import Writer
 from bench.scenario import Numbers, Run, Scenario, own

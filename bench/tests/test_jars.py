@@ -30,7 +30,7 @@ def script(program: Path, body: str) -> None:
 
 
 def folder_of(partial_copy: str) -> str:
-    """Shell: the folder that Ivy was told to fill, from the pattern in its last argument."""
+    """Shell: the folder that Ivy has to fill, from the pattern in its last argument."""
     return f'for last; do :; done; folder=$(dirname "$last"); {partial_copy}'
 
 

@@ -131,16 +131,16 @@ def _pending(item: Pending) -> dict[str, Any]:
 def _shown(subject: Subject, shown: Shown) -> dict[str, Any]:
     """What is absent is null. A cancel that waits for its message has no due time."""
     timeless = shown.due < 0 or shown.status == "remembered"
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "subject": subject.name,
         "status": shown.status,
         "sid": None if shown.sid < 0 else shown.sid,
         "due": None if timeless else shown.due,
     }
     if shown.created is not None:
-        told |= {"created": shown.created, **_bytes("key", shown.key)}
-        told |= _bytes("value", shown.value)
-    return told
+        answer |= {"created": shown.created, **_bytes("key", shown.key)}
+        answer |= _bytes("value", shown.value)
+    return answer
 
 
 def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -48,8 +48,8 @@ async def skip(broker: Broker, arguments: Arguments) -> Answer:
         "group %s goes on with %s at offset %d, as was asked: it never gets the messages from %d to %d",
         *(name, subject.name, end, position, end - 1),
     )
-    told = {"group": name, "subject": subject.name, "from": position, "to": end}
-    return Answer(200, {**told, "skipped": end - position})
+    answer = {"group": name, "subject": subject.name, "from": position, "to": end}
+    return Answer(200, {**answer, "skipped": end - position})
 
 
 def _position(broker: Broker, group: Group, subject: Subject) -> int:

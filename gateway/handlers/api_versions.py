@@ -11,7 +11,7 @@ The response header is that of version 0 in all versions: see wire/frame.py.
 A version that is not served (Java 4.4 begins with 5) is answered in the layout of version 0, with
 UNSUPPORTED_VERSION and the range of this API alone, from which a client chooses again (KIP-511).
 
-What is advertised is what was registered (dispatch.py). Produce is the exception: it is advertised from
+What is advertised is what was registered (net/dispatch.py). Produce is the exception: it is advertised from
 version 0, though 0 to 2 are not served, because older librdkafka turns compression off otherwise
 (KAFKA-18659).
 """

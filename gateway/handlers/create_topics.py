@@ -14,7 +14,7 @@ give them; the answer says what was made: 1 and 1. Kafka with one broker refuses
 that was written for a cluster of three must run here unchanged. A larger factor is surely a mistake
 (a port, a number of partitions), and is INVALID_REPLICATION_FACTOR. A replica assignment is accepted if it
 names this broker only: there is no other. Names, configs and repeated
-topics are checked as in Kafka. A topic is answered when it is durable (subjects.py).
+topics are checked as in Kafka. A topic is answered when it is durable (topics/subjects.py).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Room for the answer is taken before it is read (net/limits.py). If there is litt
 if there is none even for the first batch, the Fetch waits for it.
 
 An offset with a slot in its high bits is a pull offset, of a sharing member: see
-gateway/sharing/service.py. What it is handed is answered at once, without regard to `min_bytes`.
+sharing/service.py. What it is handed is answered at once, without regard to `min_bytes`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What each version added:
   v0  no topics asked means all of them
-  v1  no topics asked means none, null means all; controller, rack, internal topics (subjects.py)
+  v1  no topics asked means none, null means all; controller, rack, internal topics (topics/subjects.py)
   v2  cluster id
   v3  throttle time (always 0)
   v4  whether topics may be created; before, they always may

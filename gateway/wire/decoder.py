@@ -11,7 +11,7 @@ fast:
 What makes it safe: a length must fit in the bytes left before anything is sliced, and a count times
 the smallest possible size of an element must fit before anything is built. What a message costs is also
 counted: elements of arrays and tagged fields together may be no more than MAX_ELEMENTS, in a request
-no more than MAX_REQUEST_ELEMENTS. That bounds time and memory, whatever the bytes say.
+no more than MAX_REQUEST_ELEMENTS. That bounds time and memory for any bytes.
 `end` is the end of the frame, or, inside a tagged field, of that field. Strings and bytes are
 copied out; records stay views of the frame.
 """

@@ -203,8 +203,8 @@ def test_a_stored_value_that_is_no_longer_allowed_has_no_effect_and_is_told_of()
     broker = SubjectDefaults({"log.retention.ms": "1000"})
     assert effective(configs, broker).retention_ms == 1000
     assert effective(configs, broker).max_message_bytes == 1048588
-    told = outdated(configs, broker)
-    assert [line.partition("=")[0] for line in told] == ["retention.ms", "max.message.bytes"]
+    lines = outdated(configs, broker)
+    assert [line.partition("=")[0] for line in lines] == ["retention.ms", "max.message.bytes"]
     assert outdated({"retention.ms": "1000"}, broker) == []
 
 

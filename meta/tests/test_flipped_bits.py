@@ -2,7 +2,7 @@
 
 SQLite guards its pages against nothing, so any bit may be wrong: in a value, in a key, in an index, in the
 schema or in the file's header. Whatever it is, the broker starts, each config is the true one or the
-one that does no harm, what was lost is told, and the store takes changes.
+one that does no harm, what was lost is reported, and the store takes changes.
 """
 
 import logging
@@ -132,7 +132,7 @@ def one_flip(path: Path, octets: bytes, errors: list[str]) -> None:
     registry, first = start(path)
     registry.close()
     check(first)
-    assert first == (SUBJECTS, GROUPS) or errors, "lost and not told"
+    assert first == (SUBJECTS, GROUPS) or errors, "lost and not reported"
     registry, second = start(path)
     assert second == first, "the next start serves something else"
     trio.run(fill, registry)
@@ -174,7 +174,7 @@ def test_a_subjects_id_that_became_anothers_costs_more_than_its_row(
 
 
 @pytest.mark.parametrize(
-    ("true", "found", "told"),
+    ("true", "found", "message"),
     [
         (b"orders-groupconsume", b"orders\xadgroupconsume", "group orders"),
         (b"num.io.threads8", b"num.io.threads9", "broker: the stored configs num.io.threads"),
@@ -182,14 +182,14 @@ def test_a_subjects_id_that_became_anothers_costs_more_than_its_row(
     ],
 )
 def test_damage_that_is_repaired_is_reported_again_at_the_next_start(
-    path: Path, errors: list[str], true: bytes, found: bytes, told: str
+    path: Path, errors: list[str], true: bytes, found: bytes, message: str
 ) -> None:
     whole = path.read_bytes()
     assert true in whole
     assert len(true) == len(found)
     path.write_bytes(whole.replace(true, found))
     start(path)[0].close()
-    assert any(told in line for line in errors), errors
+    assert any(message in line for line in errors), errors
     assert [file.name for file in path.parent.glob("*corrupt*")] == []
     errors.clear()
     start(path)[0].close()

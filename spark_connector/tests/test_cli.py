@@ -58,7 +58,7 @@ def nobody() -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("", "NAME"),
         ("paint", "invalid choice: 'paint'"),
@@ -77,7 +77,7 @@ def nobody() -> str:
 )
 def test_bad_input_is_more_than_a_line_or_starts_spark(
     arguments: str,
-    told: str,
+    message: str,
     bootstrap: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -88,7 +88,7 @@ def test_bad_input_is_more_than_a_line_or_starts_spark(
     broker = ["--bootstrap", bootstrap] if arguments not in ("", "paint") else []
     assert main([*arguments.split(), *broker]) == 2
     seen = capsys.readouterr()
-    assert told in seen.err
+    assert message in seen.err
     assert len(seen.err.splitlines()) == 1
     assert seen.out == ""
     assert list(tmp_path.iterdir()) == []
@@ -114,8 +114,8 @@ def test_a_broker_that_is_down_is_waited_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([*arguments.split(), "--bootstrap", nobody]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert f"no broker answers at {nobody}" in told
+    (message,) = capsys.readouterr().err.splitlines()
+    assert f"no broker answers at {nobody}" in message
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""The demo, made small: every step is told, and the page is where it says."""
+"""The demo, made small: every step is shown, and the page is where it says."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def test_demo_that_does_not_come_to_its_end(
     monkeypatch.setattr(spark, "stop", lambda: None)
     assert demo.main(tmp_path) == 0
     steps = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line]
-    told = {step[0]: step[-1] for step in steps}
+    shown = {step[0]: step[-1] for step in steps}
     wanted = ("broker", "produce", "delay", "group", "archive", "reconcile", "report", "page")
-    assert [step for step in wanted if step not in told] == []
-    page = Path(urlparse(told["page"].split()[-1]).path)
+    assert [step for step in wanted if step not in shown] == []
+    page = Path(urlparse(shown["page"].split()[-1]).path)
     assert page.is_relative_to(tmp_path)
     assert "reminders" in page.read_text()

@@ -1,4 +1,4 @@
-"""Where subjects begin and end, and the line that says why this cannot be told."""
+"""Where subjects begin and end, and the line that says why this is not known."""
 
 from __future__ import annotations
 

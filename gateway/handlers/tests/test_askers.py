@@ -1,4 +1,4 @@
-"""A pull offset told to somebody who is no member, or a plain one to a member that would reset by it."""
+"""A pull offset answered to a client that is no member, or a plain one to a member, which would reset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce and InitProducerId: what is refused, with which code, and what a duplicate is told."""
+"""Produce and InitProducerId: what is refused, with which code, and how a duplicate is answered."""
 
 from __future__ import annotations
 

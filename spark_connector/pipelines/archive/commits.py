@@ -94,7 +94,7 @@ class State:
         begun = self.begin.setdefault(subject, start)
         if start != self.next.get(subject, begun) or end < start:
             raise ConnectorError(
-                f"commit {commit.number} of the archive goes on with {subject} at {start}, but the "
+                f"commit {commit.number} of the archive continues {subject} at {start}, but the "
                 f"commits before it end at {self.next.get(subject)}: restore it from a backup"
             )
         self.next[subject] = end

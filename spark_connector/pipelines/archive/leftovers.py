@@ -32,10 +32,10 @@ def remove_superfluous(
     if not leftovers:
         return []
     needed = _with_rows_of_their_own(spark, folder, state, leftovers)
-    needless = [name for name in leftovers if stored(folder, name) not in needed]
-    for name in needless:
+    superfluous = [name for name in leftovers if stored(folder, name) not in needed]
+    for name in superfluous:
         stored(folder, name).unlink()
-    return needless
+    return superfluous
 
 
 def _with_rows_of_their_own(

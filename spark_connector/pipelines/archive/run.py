@@ -80,12 +80,10 @@ class Archived:
             reason = "this file system cannot swap two folders in one step"
             values.append(("not compacted", f"small files stay as they are: {reason}"))
         if self.leftovers:
-            values.append(("removed", f"{count(self.leftovers, 'file')} of a run that broke off"))
+            values.append(("removed", f"{count(self.leftovers, 'file')} of an interrupted run"))
         if self.kept:
-            broke_off = (
-                f"{count(self.kept, 'file')} of a run that broke off, or whose commit is lost"
-            )
-            values.append(("KEPT", f"{broke_off}: they hold messages that are not archived"))
+            left_over = f"{count(self.kept, 'file')} of an interrupted run, or whose commit is lost"
+            values.append(("KEPT", f"{left_over}: they hold messages that are not archived"))
         for subject, ranges in self.lost.items():
             values += [("LOST", f"{subject}: {_offsets(each)}") for each in ranges]
         return Summary(f"archive: {count(self.messages, 'message')}", values)
@@ -173,7 +171,7 @@ class Run:
         ranges_text = "; ".join(f"{name}: {_offsets(range_)}" for name, range_ in lost.items())
         files = count(len(self.leftovers), "file")
         perhaps = (
-            f" ({files} of a run that broke off, or whose commit is lost, may hold them)"
+            f" ({files} of an interrupted run, or whose commit is lost, may hold them)"
             if self.leftovers
             else ""
         )

@@ -303,10 +303,10 @@ class Copier:
     def _wait_for_what_outlived(self) -> None:
         """Returns when the interrupted batch can send no more."""
         sender, left = self._journal.entry.sender, BLOCK_SECONDS + self._delivery_seconds
-        told = f"{self._run.kind}: going on with a batch that broke off, when all it sent is there"
-        self._progress(told)
+        text = f"{self._run.kind}: an interrupted batch continues when all that it sent has arrived"
+        self._progress(text)
         while left > 0 and not has_ended(sender):
-            self._progress(f"{told}: at most {left + WIRE_SECONDS} s")
+            self._progress(f"{text}: at most {left + WIRE_SECONDS} s")
             self._sleep(1)
             left -= 1
         self._sleep(WIRE_SECONDS)

@@ -89,11 +89,11 @@ class Deduped:
             lacks = _LACKS[self.rule.by].format(self.rule.id_header)
             values.append(("without an id", f"{count(state.nameless)}, which have no {lacks}"))
         for start, end in state.lost:
-            told = f"offsets {start:,} to {end - 1:,}, deleted before they were read"
-            values.append(("LOST", told))
+            text = f"offsets {start:,} to {end - 1:,}, deleted before they were read"
+            values.append(("LOST", text))
         if state.unsent:
-            told = "deleted before it was known that they were sent"
-            values.append(("NOT SENT", f"{count(state.unsent, 'message')}, {told}"))
+            text = "deleted before it was known that they were sent"
+            values.append(("NOT SENT", f"{count(state.unsent, 'message')}, {text}"))
         if self.doubled:
             values.append(("SENT TWICE", count(self.doubled, "message")))
         title = f"dedupe {self.rule.source} into {self.rule.target}"

@@ -123,7 +123,9 @@ class Steps:
         kept = self._kept()
         if kept > pending.start:
             gone = min(kept, pending.end)
-            self._accept(pending.start, gone, "before a batch that broke off was seen to send them")
+            self._accept(
+                pending.start, gone, "before it was known that an interrupted batch had sent them"
+            )
         if kept >= pending.end:
             return None
         assert pending.decided is not None

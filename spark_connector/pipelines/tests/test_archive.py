@@ -1,4 +1,4 @@
-"""Archives: every message once, whatever stopped a run, and nothing lost in silence."""
+"""Archives: every message once, however a run was stopped, and nothing lost in silence."""
 
 from __future__ import annotations
 

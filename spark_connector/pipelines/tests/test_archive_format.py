@@ -310,7 +310,7 @@ def test_gap_or_overlap_of_ranges_is_committed(tmp_path: Path) -> None:
     state = State()
     write_commit(tmp_path, state, Commit(0, 0, {"orders": (5, 10)}))
     for start in (9, 11):
-        with pytest.raises(ConnectorError, match="goes on with orders"):
+        with pytest.raises(ConnectorError, match="continues orders"):
             write_commit(tmp_path, state, Commit(1, 0, {"orders": (start, 20)}))
     lost = {"orders": [(10, 15)]}
     write_commit(tmp_path, state, Commit(1, 0, {"orders": (15, 20)}, lost))

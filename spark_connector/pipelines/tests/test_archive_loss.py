@@ -218,7 +218,7 @@ def test_folder_with_a_name_of_signs_or_another_default_file_system(
 def test_files_of_lost_commits_are_deleted_as_left_over(
     spark: SparkSession, kumquat: TestBroker, tmp_path: Path
 ) -> None:
-    """The newest commit is lost, which looks like a run that broke off; or all of them are."""
+    """The newest commit is lost, which looks like an interrupted run; or all of them are."""
     for _ in range(2):
         produce(kumquat.bootstrap, "orders", numbers(5))
         archive(spark, kumquat.bootstrap, "orders", tmp_path)
@@ -237,7 +237,7 @@ def test_files_of_lost_commits_are_deleted_as_left_over(
     commits[-1].unlink()
     done = archive(spark, kumquat.bootstrap, "orders", tmp_path, accept_loss=True)
     assert (done.lost, done.leftovers, done.kept) == ({"orders": [(5, 8)]}, 0, 1)
-    assert "1 file of a run that broke off" in done.summary().text()
+    assert "1 file of an interrupted run" in done.summary().text()
     assert files[-1].exists()
 
     shutil.rmtree(tmp_path / COMMITS)

@@ -1,4 +1,4 @@
-"""Copies into a subject: each once, whatever broke off before."""
+"""Copies into a subject: each once, even after interrupted runs."""
 
 from __future__ import annotations
 

@@ -80,13 +80,13 @@ def test_folder_of_another_run_is_written_to(tmp_path: Path) -> None:
     for batch in (1, 2):
         with pytest.raises(ConnectorError, match="folder of its own"):
             journal.begin(batch, (5, 9), ONE, lambda: 9)
-    for other, told in [
+    for other, message in [
         (replace(RUN, kind="dedupe"), "kind replay, not dedupe"),
         (replace(RUN, name="first"), "name again, not first"),
         (replace(RUN, source="elsewhere"), "source from, not elsewhere"),
         (replace(RUN, target="elsewhere"), "target to, not elsewhere"),
     ]:
-        with pytest.raises(ConnectorError, match=told):
+        with pytest.raises(ConnectorError, match=message):
             Journal(tmp_path, other, IDS)
     with pytest.raises(ConnectorError, match=r"from is not the subject .* made again"):
         Journal(tmp_path, RUN, {"from": "3", "to": "2"})
@@ -115,12 +115,12 @@ def test_newer_older_or_damaged_journal_is_guessed_at(tmp_path: Path) -> None:
     planned(tmp_path)
     path = tmp_path / FILE
     whole = path.read_text()
-    for text, told in [
+    for text, message in [
         (whole.replace('"version": 2', '"version": 3'), "upgrade"),
         (whole.replace('"version": 2', '"version": 1'), "older version"),
         (whole.replace('"end"', '"end of it"'), "damaged .KeyError.'end'"),
         (whole[:20], "cannot be read"),
     ]:
         path.write_text(text)
-        with pytest.raises(ConnectorError, match=told):
+        with pytest.raises(ConnectorError, match=message):
             opened(tmp_path)

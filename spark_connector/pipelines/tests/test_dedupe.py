@@ -140,7 +140,7 @@ def test_a_crash_between_two_files_loses_or_doubles(
 def test_killed_in_the_middle_it_sends_twice_or_loses(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
-    """The command is killed, its Spark is left behind; it goes on at once, in this process."""
+    """The command is killed, its Spark is left behind; it continues at once, in this process."""
     messages = [(n // 2, NOW - 60_000 + n) for n in range(3000)]
     send(bootstrap, messages)
     arguments = ["dedupe", "in", "out", "--by", "header", "--batch", "300"]
@@ -179,7 +179,7 @@ def test_messages_of_one_key_are_taken_for_doubles(
 def test_copies_sent_twice_are_not_told(
     spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that a producer sent late, after its batch broke off and before it is run again."""
+    """One that a producer sent late, after its batch was interrupted and before it is run again."""
     send(bootstrap, [(1, NOW), (2, NOW)])
 
     def crash(*_: object) -> None:
@@ -301,7 +301,7 @@ def test_books_of_another_run_are_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "cannot be read"),
         ('{"version": 3}', "newer version"),
@@ -309,9 +309,11 @@ def test_books_of_another_run_are_used(tmp_path: Path) -> None:
         ('{"version": 1}', "older version"),
     ],
 )
-def test_books_that_cannot_be_read_are_begun_again(tmp_path: Path, text: str, told: str) -> None:
+def test_a_state_file_that_cannot_be_read_is_begun_again(
+    tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "dedupe.json").write_text(text)
-    with pytest.raises(ConnectorError, match=told) as raised:
+    with pytest.raises(ConnectorError, match=message) as raised:
         StateFile(tmp_path, RULE, RUN, 0)
     assert "\n" not in str(raised.value)
     assert (tmp_path / "dedupe.json").read_text() == text

@@ -1,4 +1,4 @@
-"""Dedupe when retention deletes what a batch that broke off had still to send, or had sent."""
+"""Dedupe when retention deletes what an interrupted batch had still to send, or had sent."""
 
 from __future__ import annotations
 

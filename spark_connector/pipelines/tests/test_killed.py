@@ -1,6 +1,6 @@
 """Archive and replay killed with -9 and given again: every message once, in order.
 
-The killed ones are processes with a Spark of their own. The one that goes on runs in this process,
+The killed ones are processes with a Spark of their own. The one that continues runs in this process,
 at once: when only Python was killed, the Spark that it left behind is still there then.
 """
 

@@ -181,11 +181,11 @@ def test_subject_that_changes_while_it_is_read(
                 admin.delete_records({TopicPartition("right", 0): 4})
 
     left, right = (Source(kumquat.bootstrap, [name]) for name in ("left", "right"))
-    told = {
+    message = {
         "made again": "right was deleted and made again while it was read",
         "retention": "retention deleted right up to 3 while it was read",
     }
-    with pytest.raises(ConnectorError, match=told[what]):
+    with pytest.raises(ConnectorError, match=message[what]):
         reconcile(spark, left, right, progress=Meanwhile())
 
 

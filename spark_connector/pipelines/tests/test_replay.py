@@ -102,8 +102,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(
         (Selection("orders"), "again", "r", 0.0, "more than 0"),
         (Selection("orders"), "again", "r", float("inf"), "finite"),
     ]
-    for selection, target, run, rate, told in bad:
-        with pytest.raises(ConnectorError, match=told):
+    for selection, target, run, rate, message in bad:
+        with pytest.raises(ConnectorError, match=message):
             replay(spark, orders, selection, target, send=True, run=run, state=state, rate=rate)
     with pytest.raises(ConnectorError, match="NAME=VALUE"):
         Selection("orders", headers=("=7",))

@@ -111,8 +111,8 @@ def test_a_time_that_no_calendar_has_ends_the_report(
     assert [(subject.name, subject.total.messages) for subject in facts.subjects] == [("mixed", 1)]
     assert (facts.timeless, list(facts.empty)) == ({"mixed": 1, "never": 1}, [])
     only = report(spark, Source(kumquat.bootstrap, ["never"]))
-    for told in (summary(facts, "page").text(), page(facts), page(only)):
-        assert "1 message of never: without a time" in told
+    for message in (summary(facts, "page").text(), page(facts), page(only)):
+        assert "1 message of never: without a time" in message
     assert "without messages" not in summary(only, "page").text()
 
 
