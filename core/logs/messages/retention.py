@@ -47,9 +47,9 @@ class Retention:
         config = subject.config
         earliest = subject.earliest
         if config.retention_ms >= 0:
-            earliest = self._reader.sequence_since(subject, now - config.retention_ms)
+            earliest = self._reader.locator.sequence_since(subject, now - config.retention_ms)
         if config.retention_bytes >= 0:
-            by_size = self._reader.sequence_keeping(subject, config.retention_bytes)
+            by_size = self._reader.locator.sequence_keeping(subject, config.retention_bytes)
             earliest = max(earliest, min(by_size, subject.high_watermark))
         return earliest
 
@@ -81,7 +81,7 @@ class Retention:
     def readable_in(self, segment: Segment) -> Iterator[tuple[Subject, int]]:
         """Each subject that has readable messages in a sealed segment, and where they end there."""
         by_id = self._log.state.subjects.by_id
-        rows = self._reader.rows(segment)
+        rows = self._reader.locator.rows(segment)
         for i in range(len(rows)):
             row = rows.at(i)
             subject = by_id.get(row.subject_id)
