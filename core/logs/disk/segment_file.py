@@ -1,9 +1,9 @@
-"""A segment's file as recovery sees it: bytes by position, and what of them the disk does not give.
+"""A segment's file as recovery sees it: bytes by position, and which of them the disk cannot read.
 
-Both logs read their segments through this; what a frame is, they know themselves (scan.py,
-actions/scan.py). A window of the file is in memory. With `around`, where the disk cannot read a part of
-it, also when asked again (unreadable.py), that part reads as zeros and is remembered: no frame in it can
-be valid, it is not blank, and it is never written back. Without, that is an OSError.
+Both logs read their segments through this (disk/frames.py). A window of the file is in memory. With
+`around`, a part that the disk cannot read, even when asked again (unreadable.py), reads as zeros and is
+remembered: no frame in it can be valid, it does not count as blank, and it is never written back. Without
+`around` it is an OSError.
 """
 
 from __future__ import annotations

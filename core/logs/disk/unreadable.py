@@ -1,13 +1,13 @@
 """When the disk does not give bytes: which errors say something about the data, and which do not.
 
-- *Damage*: the device or the file system says that these bytes cannot be had (EIO, and what file systems
-  answer when their own checksums fail). It may pass, so it is asked again before it counts.
+- *Damage*: the device or the file system says that these bytes cannot be read (EIO, and what file systems
+  answer when their own checksums fail). It may pass, so the read is tried again before it counts.
 - *Trouble*: everything else (no descriptors, no memory, no permission). It says nothing about the data.
-  It is raised, and whoever asked tries again later, or does not start.
+  It is raised, and the caller tries again later, or does not start.
 
-A start that needs bytes which cannot be had is refused (`refusal`), and nothing on disk is changed. Whoever
-wants to start without them copies the file with zeros in their place: zeros are a tear or corruption, and
-are dealt with as such.
+A start that needs bytes which cannot be read is refused (`refusal`), and nothing on disk is changed. An
+operator who wants to start without them copies the file with zeros in their place: zeros are treated as a
+tear or as corruption.
 
 `read_around` reads what can be read: an error of the device for one page costs that page and not its
 neighbours. A read that gives less than there is in the file is continued.

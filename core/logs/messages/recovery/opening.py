@@ -1,45 +1,44 @@
 """Opening the message log: replay, and telling a tear from corruption.
 
-Replay begins at the newest segment if that has a complete preamble and is known to have been synced
-into, else at the one before: never further back. Every frame goes through LogState, as when it was
-written. Then comes a frame that is not whole. Is it the end of a write that was cut off, or damage?
+Replay begins at the newest segment if that has a complete preamble and is known to have been synced into,
+else at the one before: never further back. Every frame goes through LogState, as when it was written.
+Then comes a frame that is not whole. Is it the end of a write that was cut off, or damage?
 
-- The *border* decides: the highest synced end that a checkpoint or any valid frame tells of, frames
-  behind the bad one included. All below it was on disk and may have been acked.
-- Bad and not below the border: the tear. It is cut off with all that follows, segments included, since
-  unsynced pages land in any order. All that is cut off must have been read before: see below.
-- Bad and below it: corruption. It stays as it is, is reported with file, position, expected and found,
-  and its sequences answer their own subject with an error; all else is served. A frame with a damaged
-  header is stepped over by its row in the checkpoint, never by searching.
+- The *border* decides: the highest synced end that a checkpoint or any valid frame names, frames behind
+  the bad one included. All below it was on disk and may have been acked.
+- Bad and not below the border: a tear. It is cut off with all that follows, segments included, because
+  unsynced pages reach the disk in any order. All that is cut off must have been readable: see below.
+- Bad and below it: corruption. It stays as it is and is reported with file, position, expected and found.
+  Its sequences answer their own subject with an error; all else is served. A frame with a damaged header
+  is stepped over by its row in the checkpoint, never by searching.
 
-Damage is told once: a new segment is begun behind it, and as soon as that has its preamble, no start
-reads the damaged one again. That the end of the log is missing, of which a checkpoint tells, is told as
-such (damage_report.py). Its sequences are not given again: someone may have read them.
+Damage is reported once: a new segment is begun behind it, and as soon as that has its preamble, no start
+reads the damaged one again. If the end of the log is missing that a checkpoint knows of, the report says
+so (damage_report.py). Its sequences are not given again: a reader may have seen them.
 
 What the disk cannot read (EIO, also when asked again; unreadable.py) reads as zeros, page by page, so
-that its neighbours count; the same border decides:
+that its neighbours count. The same border decides:
 
-- Below the border: contained like corruption. Where the header or a row of the checkpoint tells where the
+- Below the border: contained like corruption. Where the header or a row of the checkpoint says where the
   frame was, its sequences stay where they are: a read asks the disk again, and answers with a storage
-  error until it can. Where neither does, the frames up to the next row are lost, and that is said.
-- Not below it: no tear. A checkpoint is never synced, so the last acked frames may have nothing that tells
-  of them but themselves. The log is not opened, nothing is changed on disk, and one line says how to give
-  up what cannot be read (unreadable.py).
-- Messages for later (PARKED): the delay service is told where they lie, and asks again while it runs.
-- What tells of a subject, and no older segment does: the log is not opened. The disk may give it
-  tomorrow, and a log that has forgotten its subjects is no log. The same for what tells the delay service
-  what was delivered or cancelled: without it, that would be delivered (once more).
-- A checkpoint or an index: as if it ended, or were missing. Both are derived.
+  error until the disk can read it. Where neither does, the frames up to the next row are lost, and that
+  is reported.
+- Not below it: no tear. A checkpoint is never synced, so the last acked frames may be known from nothing
+  but themselves. The log is not opened, nothing is changed on disk, and one line says how to give up what
+  cannot be read (unreadable.py).
+- Messages for later (PARKED): the delay service learns where they lie, and asks again while it runs.
+- A subject's state that no older segment holds: the log is not opened. The disk may be able to read it
+  tomorrow, and a log must not forget its subjects. The same holds for frames that say what was delivered
+  or cancelled: without them, the delay service would deliver that (once more).
+- A checkpoint or an index: as if it ended there, or were missing. Both are derived.
 
 Any other error (no descriptors, no memory, no rights) says nothing about the data: the log is not opened,
 and one line says what to do.
 
-A frame that is joined to the one behind it (parked.py) is as good as that one: where that is cut off, so is
-it.
+A frame that is joined to the one behind it (parked.py) is cut off where that one is.
 
-Before high watermarks open all that was replayed is synced: what kill -9 left in the page cache is only
-then safe to show. What lies above the border is written once more first: if the last process died of a
-failed sync, the kernel takes those pages for clean, and a sync alone would succeed without them.
+All that was replayed is made durable before readers see it: what kill -9 left in the page cache is only
+then safe to show. What lies above the border is written again first (disk/local_commit.py says why).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reading frames back into the state: the other half of `apply`, used when the log is opened.
+"""Reading frames back into the state, when the log is opened.
 
-`run` takes whole frames of messages, as nearly all are, in one tight loop; `apply` takes any frame;
-`damaged` takes the place of a frame that is not whole, and makes its sequences answer with an error;
-`unreadable` that of one that the disk does not give, and may give tomorrow.
-Each of them changes LogState through the same functions as the running log.
+`run` takes whole frames of messages, as nearly all are, in one tight loop; `apply` takes any whole frame.
+`damaged` takes a frame that is not whole, and makes its sequences answer with an error. `unreadable`
+takes a frame that the disk cannot read now, and may be able to read tomorrow. All of them change LogState
+through the same functions as the running log.
 """
 
 from __future__ import annotations
