@@ -271,7 +271,7 @@ class Replay:
         self.reports.append(line)
 
     def report(self) -> None:
-        """Say loudly what is wrong; the state is what could be made of the rest."""
+        """Log what is wrong, as errors. The state is what the rest makes."""
         for line in self.reports:
             log.error("%s", line)
         first = self._segments[self._start] if self._segments else None

@@ -71,15 +71,15 @@ class SegmentFile:
         return None
 
     def check_readable(self) -> None:
-        """OSError when not even the beginning can be read in part: that is a disk to be looked after, and
-        not damage to be borne."""
+        """OSError when nothing at all of the beginning can be read: the disk needs repair, and this is not
+        damage to go on with."""
         data, holes = self._read(self._base, self.WINDOW)
         if data and sum(end - begin for begin, end in holes) == len(data):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
 
     def check_readable_from(self, position: int) -> None:
-        """StartError when something from there on cannot be read, or could not when it was asked for: it is
-        not to be cut off unseen."""
+        """StartError when something from there on cannot be read, or could not be read before: nothing is
+        cut off that was not read."""
         at = position
         while at < self.end:
             data, _ = self._read(at, self.WINDOW)

@@ -35,13 +35,13 @@ Holes = list[tuple[int, int]]
 
 
 def is_damage(error: OSError) -> bool:
-    """Whether an error says that bytes cannot be had, rather than that something else was in the way."""
+    """Whether an error says that the bytes cannot be read, and not that something else failed."""
     return error.errno in _DAMAGE
 
 
 def advice(error: OSError) -> str:
     """What to do about an error that keeps a log from being opened."""
-    told = {
+    todo = {
         errno.EMFILE: "; raise the limit of open files (ulimit -n) and start again",
         errno.ENFILE: "; raise the system's limit of open files (fs.file-max) and start again",
         errno.ENOMEM: "; give it more memory and start again",
@@ -51,7 +51,7 @@ def advice(error: OSError) -> str:
     }
     if is_damage(error):
         return "; check the disk (dmesg says more) and start again"
-    return told.get(error.errno or 0, "")
+    return todo.get(error.errno or 0, "")
 
 
 def not_opened(what: str, error: OSError | StorageError) -> StartError:

@@ -30,7 +30,7 @@ from kumquat.core.logs.messages.subject import ENTRY, Subject
 log = logging.getLogger("kumquat.log")
 
 _COSTLY_SECONDS, _TIMES_AS_LONG = 0.5, 10
-"""After an index could not be made in so much time, nobody tries for so many times as long."""
+"""When making an index has taken longer than this and failed, nobody tries again for ten times as long."""
 
 Entries: TypeAlias = "array[int] | memoryview[int]"
 

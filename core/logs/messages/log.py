@@ -108,7 +108,7 @@ class MessageLog:
 
     @property
     def listener(self) -> DelayListener | None:
-        """Who is told of what is parked, cancelled and delivered."""
+        """Gets all frames of parked, cancelled and delivered messages."""
         return self._writer.listener
 
     @listener.setter
@@ -190,7 +190,7 @@ class MessageLog:
         self._roll_if_full()
 
     def raise_earliest_nowait(self, subject: Subject, sequence: int) -> None:
-        """Sequences below are gone: for readers now, for good when synced."""
+        """Sequences below are gone: for readers now, after a restart once this is durable."""
         assert sequence <= subject.high_watermark
         self._control(EARLIEST_RAISED, subject, sequence)
         self.state.raised(subject, sequence)
@@ -278,7 +278,7 @@ class MessageLog:
             self._packing = None
 
     def roll_when_ready(self) -> None:
-        """Roll although the segment is not full, if its preamble allows."""
+        """Roll a segment that is not full, if its preamble is complete and synced."""
         self.write_nowait()
         self._roll_if_ready()
 

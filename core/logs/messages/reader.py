@@ -43,11 +43,12 @@ _GAP = 1 << 16
 _GAP_IN_MEMORY = 1 << 12
 """The same for what is in the page cache: there a second call is cheaper than copying more."""
 _BULK = 256 << 10
-"""Who waited for the disk for so many bytes most likely reads on: the disk may go ahead."""
+"""A reader who waited for the disk for this many bytes will most likely read on: the disk may read
+ahead."""
 _AHEAD, _MOST_AHEAD = 4, 16 << 20
-"""By how many times as much, and how many bytes at the most."""
+"""How much it reads ahead: so many times the size of the read, up to this many bytes."""
 _MOST_ALONG = 1 << 20
-"""At most so many bytes of others are read along with one run of batches."""
+"""At most this many bytes of other subjects are read along with one run of batches."""
 
 
 class Place(NamedTuple):

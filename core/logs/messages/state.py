@@ -27,7 +27,8 @@ class LogState:
         self.segments: list[Segment] = []
         """By position; the last one is the active one."""
         self.generation = 0
-        """Grows with each segment: a subject's `generation` tells whether its state is in it yet."""
+        """Grows with each segment. A subject whose `generation` is this one has its state in the
+        segment."""
         self.producer_ceiling = 0
         """Every producer id below it may have been given out."""
         self.cluster_id = ""

@@ -88,8 +88,8 @@ def open_log(
     now_ms: Callable[[], int],
     listener: DelayListener | None = None,
 ) -> MessageLog:
-    """The log in the folder `messages`, made if there is none, ready to be written to. The listener is
-    told of all frames that it needs, and from then on of each that is written."""
+    """The log in the folder `messages`, made if there is none, ready to be written to. The listener
+    gets all frames that it needs, and from then on each one that is written."""
     directory = options.directory / "messages"
     files.mkdir(directory)
     files.fsync_dir(options.directory)
@@ -166,7 +166,7 @@ class Recovery:
         self.met_unreadable = False
         """Whether there was something that the disk does not give."""
         self._rebuilding = False
-        """An index is being made, for good: what cannot be read now is an OSError, and tried again."""
+        """An index is being made, and stays: what cannot be read now is an OSError, and is tried again."""
 
     # --- where to begin ------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Recovery:
 
     def _look_through(self, segment: Segment, position: int) -> tuple[bool, int]:
         """Whether a preamble ends behind `position`, with nothing bad before that, and the highest
-        synced end told there."""
+        synced end that a frame there names."""
         complete, synced_end, bad = False, 0, False
         with Frames(self._files, segment, around=True) as frames:
             header = frames.header_at(position)
@@ -337,7 +337,7 @@ class Recovery:
 
     def _set_aside(self, segment: Segment, frames: Frames, position: int) -> str:
         """Keep what is cut off, for whoever doubts: a damaged header looks like a tear when the
-        checkpoint, which would tell, is lost as well. Where that fails, it fails."""
+        checkpoint, which would show it, is lost as well. If that fails, the start goes on."""
         path = self._directory / f"{segment.path.stem}.cut-{position}"
         try:
             fd = self._files.open(path, create=True)
@@ -368,7 +368,7 @@ class Recovery:
         frames: Frames,
         following: int | None,
     ) -> int:
-        """Report the damaged frame, lay it to its subject, and give the place of the next one."""
+        """Report the damaged frame, mark its sequences as lost, and give the position of the next one."""
         report = self._replay.report
         fresh = not report.continues(segment, position)
         missing = fresh and self._is_missing(position, header, frames)
@@ -394,7 +394,7 @@ class Recovery:
         return end
 
     def _is_missing(self, position: int, header: FrameHeader | str, frames: Frames) -> bool:
-        """Whether the file has nothing where there was something, but for a part of the first frame."""
+        """Whether the file has nothing where there was something, except for a part of the first frame."""
         end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
         return end < self._border and frames.is_blank_from(end)
 
@@ -426,7 +426,7 @@ class Recovery:
         self._checkpoint(segment)
         self._segments.append(Segment(self._directory, end))
         self._replay_segment(0)
-        self._replay.report.tell()
+        self._replay.report.write()
         self._give_entries(segment)
         return segment
 
@@ -434,8 +434,8 @@ class Recovery:
 
     def finish(self, now_ms: Callable[[], int]) -> MessageLog:
         damaged = bool(self._replay.report)
-        self._replay.report.tell()
-        border = max(self._border, self._replay.told_synced)
+        self._replay.report.write()
+        border = max(self._border, self._replay.known_synced)
         for segment in self._cut_short:
             with Frames(self._files, segment) as frames:
                 frames.truncate(segment.end)
@@ -469,7 +469,7 @@ class Recovery:
 
     def _index(self, active: Segment) -> bool:
         """Write the index of a damaged segment before another one follows it. Made from the segment alone
-        it would know less: what told of a subject may be what is damaged."""
+        it would know less: the frame that holds a subject's state may be the damaged one."""
         before = active.unindexed, active.rows
         self._give_entries(active)
         try:
