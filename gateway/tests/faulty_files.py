@@ -42,7 +42,8 @@ STOPS_SHORT = ("pwritev", "reserve", "preadv_into nowait")
 """Operations that have a short result."""
 HELPERS = (
     *("disk/files.py", "messages/segment.py", "disk/unreadable.py", "disk/segment_file.py"),
-    *("disk/active_file.py", "disk/commit.py", "disk/local_commit.py", "flushing/rounds.py"),
+    *("disk/frames.py", "disk/active_file.py", "disk/commit.py", "disk/local_commit.py"),
+    "flushing/rounds.py",
     *("files/blocks.py", "files/record_reader.py", "files/merge_input.py", "files/file.py"),
 )
 """Who calls them is part of the site."""

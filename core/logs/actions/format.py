@@ -34,13 +34,13 @@ there. From then on this segment and its successors are enough. A segment is rol
 is complete and synced; the one before is kept all the same, in case something in the snapshot rots.
 
 The border between a tear and corruption is the message log's (format.py): whatever lies below the highest
-synced end that any valid frame or the file `synced` tells of was on disk.
+synced end that any valid frame or the file `synced` names was on disk.
 
 When a header is bad, the next frame is found by its magic. That is safe here and nowhere else: payloads
 are ASCII and the magic begins with a byte that is not, so no payload can forge one.
 
 The file `synced`: magic "KQS1" 4, zero 4, synced end 8, CRC-32C of the 16 bytes before 4. It is written
-after each sync and never synced itself: it tells only of what was on disk already, and may be lost.
+after each sync and never synced itself: it names only what was on disk already, and may be lost.
 
 To change the format: raise VERSION, keep reading the old one in `actions/recovery.py`, say what changed.
 """
@@ -173,7 +173,7 @@ def pack_synced(synced_end: int) -> bytes:
 
 
 def parse_synced(data: bytes) -> int:
-    """The synced end; 0 when the file does not tell."""
+    """The synced end; 0 when the file is not whole."""
     if len(data) < SYNCED_SIZE:
         return 0
     magic, _, synced_end = _SYNCED.unpack_from(data)

@@ -272,7 +272,7 @@ class ActionLog:
         return []
 
     def take_obsolete(self) -> list[ActionSegment]:
-        """Segments that nothing hangs on any more: to be deleted by the caller."""
+        """Segments that no start needs any more. The caller deletes them."""
         obsolete = self._obsolete()
         del self.segments[: len(obsolete)]
         return obsolete

@@ -1,12 +1,12 @@
-"""Opening the action log: where to begin, and what to put right before it is used.
+"""Opening the action log: where replay begins, and what is repaired before the log is used.
 
-Replay (actions/replay.py) begins at the newest segment, if its snapshot is complete and whole, else at the
-one before.
+Replay (replay.py) begins at the newest segment if its snapshot is complete and whole, else at the one
+before.
 
-Before the log is used, what was replayed is synced, and the start is written down and synced too: every
-pull log leaps by a JUMP, unless the log was stopped cleanly and is whole. Even a start that leaps nowhere
-is written, so that a stop is not taken for clean twice. With it go repairs: a pull log whose member is not
-known any more is released, and a member does not hold what is gone.
+Before the log is used, what was replayed is made durable, and so is a record of the start itself: every
+pull log jumps ahead by a JUMP, unless the log was stopped cleanly and is whole. A start without a jump is
+recorded too, so that one clean stop does not count twice. Repairs go with it: a pull log whose member is
+not known any more is released, and a member does not hold a pull log that is gone.
 """
 
 from __future__ import annotations

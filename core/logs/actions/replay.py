@@ -1,21 +1,22 @@
 """Reading the action log back: replay, and telling a tear from corruption.
 
-Every action goes through `Groups.apply`, as when it was done. What is a tear and what is corruption is
-decided as in the message log (recovery.py): all below the border, the highest synced end that any valid
-frame or the file `synced` tells of, was on disk once.
+Every action goes through `Groups.apply`, as when it was done. The *border* is the highest synced end that
+any valid frame or the file `synced` names: all below it was on disk once. It decides, as in the message
+log (messages/recovery/opening.py):
 
-- Bad and not below the border: the tear. It is cut off with all that follows, segments included.
-- Bad and below it: corruption. It is reported with file, position, expected and found; the actions in that
-  frame are lost and all others count. One that no longer fits what is known is passed over, loudly.
-  Messages in doubt are delivered once more (core/delivery/progress.py).
+- Bad and not below the border: a tear, the end of a write that was cut off. It is cut off with all that
+  follows, segments included.
+- Bad and below it: corruption. It is reported with file, position, expected and found. The actions in
+  that frame are lost and all others count. An action that no longer fits the state is skipped, with an
+  error in the log. Messages in doubt are delivered once more (core/delivery/progress.py).
 - What the disk cannot read (EIO, also when asked again) and lies below the border is a bad frame like any
-  other. Not below it, it is no tear: it may have been synced, so the log is not opened, and one line says
-  how to give up what cannot be read (unreadable.py).
+  other. If it does not lie below, it is no tear: it may have been synced. So the log is not opened, and
+  one line says how to give up what cannot be read (unreadable.py).
 - Any other error says nothing about the data: the log is not opened.
 - A segment of which nothing can be read is not damage but a dead disk: the log is not opened, rather than
-  with no groups.
-- A segment with damage is left as it is, and a new one begun: once its snapshot is there, nobody reads the
-  damaged one again.
+  opened with no groups.
+- A segment with damage is left as it is, and a new one is begun. Once its snapshot is complete, no start
+  reads the damaged one again.
 
 Nothing is changed on disk until it is clear from which segment to read: `run` reads, `cut` cuts.
 """
@@ -270,7 +271,7 @@ class Replay:
         self.reports.append(line)
 
     def report(self) -> None:
-        """Say loudly what is wrong; the state is what could be made of the rest."""
+        """Log what is wrong, as errors. The state is what the rest makes."""
         for line in self.reports:
             log.error("%s", line)
         first = self._segments[self._start] if self._segments else None

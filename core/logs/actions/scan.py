@@ -1,7 +1,6 @@
-"""Reading a segment of the action log frame by frame, trusting nothing.
+"""Reading a segment of the action log frame by frame (disk/frames.py).
 
-`header_at` gives the header at a position, or in words why there is none; `next_header` finds the first
-valid one behind a bad one (actions/format.py says why a search is safe here).
+`next_header` finds the first valid header behind a bad one (format.py says why a search is safe here).
 """
 
 from __future__ import annotations
@@ -9,25 +8,18 @@ from __future__ import annotations
 from kumquat.core.logs.actions.format import HEADER_SIZE, MAGIC, FrameHeader, parse_header
 from kumquat.core.logs.actions.segment import ActionSegment
 from kumquat.core.logs.disk.files import Files
-from kumquat.core.logs.disk.segment_file import SegmentFile
+from kumquat.core.logs.disk.frames import FrameFile
 
 
-class ActionFrames(SegmentFile):
+class ActionFrames(FrameFile[FrameHeader]):
     WINDOW = 1 << 20
+    HEADER_SIZE = HEADER_SIZE
 
     def __init__(self, files: Files, segment: ActionSegment, *, readonly: bool = False) -> None:
         super().__init__(files, segment.path, segment.base, around=True, readonly=readonly)
 
-    def header_at(self, position: int) -> FrameHeader | str:
-        """The header at a position, or why there is none."""
-        self._load(position, HEADER_SIZE)
-        unreadable = self.unreadable(position, position + HEADER_SIZE)
-        if unreadable is not None:
-            return unreadable
-        header = parse_header(self._window, position - self._start, position)
-        if isinstance(header, FrameHeader) and header.end > self.end:
-            return f"its payload of {header.length} bytes passes the end of the file"
-        return header
+    def parse(self, data: bytes, at: int, position: int) -> FrameHeader | str:
+        return parse_header(data, at, position)
 
     def payload_of(self, header: FrameHeader) -> bytes:
         at = header.position + HEADER_SIZE

@@ -1,14 +1,14 @@
-"""Buffers for reading from disk, used again as soon as nobody looks at them any more.
+"""Buffers for reading from disk, used again as soon as nobody has a view of them any more.
 
-A new buffer of a megabyte costs several times what reading into it does: the kernel has to find and clear
-its pages. An answer holds views of the buffer that it was read into, and is dropped when the socket has
-taken it. Who looks at a buffer is known to the interpreter: a bytearray with a view on it may not change
-its size, and says so (BufferError). That holds for views of views, in any thread, until the last one is
-released or gone; it is a rule of the language, where a count of references is not. So a buffer is free
-when its last byte can be taken away and put back, which moves nothing. Any thread may take one.
+A new buffer of a megabyte costs several times as much as reading into it: the kernel has to find and
+clear its pages. A response holds views of the buffer that it was read into, and is dropped when the
+socket has taken it. The interpreter knows whether a buffer has views: a bytearray with a view may not
+change its size, and raises BufferError. This holds for views of views and in any thread, until the last
+one is released. It is a rule of the language, which a count of references is not. So a buffer is free
+when its last byte can be removed and put back, which moves nothing. Any thread may take a buffer.
 
-The buffers that were taken longest ago stand first: they are the likeliest to be free. A few are looked
-at, no more, since a look at one in use costs a few microseconds.
+The buffers that were taken longest ago come first, because they are most likely to be free. Only a few are
+tried: a try at one in use costs a few microseconds.
 """
 
 from __future__ import annotations

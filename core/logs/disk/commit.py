@@ -28,7 +28,7 @@ raises high watermarks) runs before all callbacks of the round.
 A *fenced* log appends nothing any more. All who wait get the error, and so does everybody who asks later
 for a position that is not durable. Reads of what is durable go on. Only a restart ends it.
 
-What the next start is told: each frame carries the durable position of its time, and after a round the log
+What the next start finds: each frame carries the durable position of its time, and after a round the log
 notes the new one in a file (`note`; it is never synced itself and may be lost). What lies above the highest
 durable position that a start finds may or may not be on disk: it is made durable before anybody sees it.
 """
@@ -102,9 +102,8 @@ class Commit(Protocol):
         """Whether there is something to be made durable, and no round is under way."""
 
     def begin_round(self, note: Note, done: Callable[[], None]) -> Round:
-        """Only if `wants_round`. When all is durable, `note` runs in the round's thread: it tells the
-        next start how far. It may fail without harm. `done` runs on the loop, before those who wait are
-        called."""
+        """Only if `wants_round`. When its bytes are durable, `note` runs in the round's thread; it may fail
+        without harm. Then `done` runs on the loop, before those who wait are called."""
 
     def end_round(self, ended: Round, error: OSError | None = None) -> None:
         """The round was run; `error` says why it failed."""

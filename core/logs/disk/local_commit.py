@@ -167,11 +167,11 @@ class LocalCommit:
         if error is not None:
             self._rolled = begun.rolled + self._rolled  # they are still open
             self.fence(error)
-            return
-        self.durable = begun.target
-        begun.done()
-        if self._waiting:
-            self._call_waiting(None)
+        elif self.fenced is None:
+            self.durable = begun.target
+            begun.done()
+            if self._waiting:
+                self._call_waiting(None)
 
     def call_when_durable(self, position: int, callback: Callback) -> None:
         if position <= self.durable:
@@ -200,7 +200,9 @@ class LocalCommit:
             error,
             self._name,
         )
-        self.fenced = StorageError(f"{self._name} is fenced: a sync failed ({error.strerror})")
+        if self.fenced is None:
+            reason = f"{self._name} is fenced: a sync failed ({error.strerror})"
+            self.fenced = StorageError(reason)
         self._call_waiting(self.fenced)
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""A segment's file as recovery sees it: bytes by position, and what of them the disk does not give.
+"""A segment's file as recovery sees it: bytes by position, and which of them the disk cannot read.
 
-Both logs read their segments through this; what a frame is, they know themselves (scan.py,
-actions/scan.py). A window of the file is in memory. With `around`, where the disk cannot read a part of
-it, also when asked again (unreadable.py), that part reads as zeros and is remembered: no frame in it can
-be valid, it is not blank, and it is never written back. Without, that is an OSError.
+Both logs read their segments through this (disk/frames.py). A window of the file is in memory. With
+`around`, a part that the disk cannot read, even when asked again (unreadable.py), reads as zeros and is
+remembered: no frame in it can be valid, it does not count as blank, and it is never written back. Without
+`around` it is an OSError.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ class SegmentFile:
         return None
 
     def check_readable(self) -> None:
-        """OSError when not even the beginning can be read in part: that is a disk to be looked after, and
-        not damage to be borne."""
+        """OSError when nothing at all of the beginning can be read: the disk needs repair, and this is not
+        damage to go on with."""
         data, holes = self._read(self._base, self.WINDOW)
         if data and sum(end - begin for begin, end in holes) == len(data):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
 
     def check_readable_from(self, position: int) -> None:
-        """StartError when something from there on cannot be read, or could not when it was asked for: it is
-        not to be cut off unseen."""
+        """StartError when something from there on cannot be read, or could not be read before: nothing is
+        cut off that was not read."""
         at = position
         while at < self.end:
             data, _ = self._read(at, self.WINDOW)

@@ -1,13 +1,13 @@
 """When the disk does not give bytes: which errors say something about the data, and which do not.
 
-- *Damage*: the device or the file system says that these bytes cannot be had (EIO, and what file systems
-  answer when their own checksums fail). It may pass, so it is asked again before it counts.
+- *Damage*: the device or the file system says that these bytes cannot be read (EIO, and what file systems
+  answer when their own checksums fail). It may pass, so the read is tried again before it counts.
 - *Trouble*: everything else (no descriptors, no memory, no permission). It says nothing about the data.
-  It is raised, and whoever asked tries again later, or does not start.
+  It is raised, and the caller tries again later, or does not start.
 
-A start that needs bytes which cannot be had is refused (`refusal`), and nothing on disk is changed. Whoever
-wants to start without them copies the file with zeros in their place: zeros are a tear or corruption, and
-are dealt with as such.
+A start that needs bytes which cannot be read is refused (`refusal`), and nothing on disk is changed. An
+operator who wants to start without them copies the file with zeros in their place: zeros are treated as a
+tear or as corruption.
 
 `read_around` reads what can be read: an error of the device for one page costs that page and not its
 neighbours. A read that gives less than there is in the file is continued.
@@ -35,13 +35,13 @@ Holes = list[tuple[int, int]]
 
 
 def is_damage(error: OSError) -> bool:
-    """Whether an error says that bytes cannot be had, rather than that something else was in the way."""
+    """Whether an error says that the bytes cannot be read, and not that something else failed."""
     return error.errno in _DAMAGE
 
 
 def advice(error: OSError) -> str:
     """What to do about an error that keeps a log from being opened."""
-    told = {
+    todo = {
         errno.EMFILE: "; raise the limit of open files (ulimit -n) and start again",
         errno.ENFILE: "; raise the system's limit of open files (fs.file-max) and start again",
         errno.ENOMEM: "; give it more memory and start again",
@@ -51,7 +51,7 @@ def advice(error: OSError) -> str:
     }
     if is_damage(error):
         return "; check the disk (dmesg says more) and start again"
-    return told.get(error.errno or 0, "")
+    return todo.get(error.errno or 0, "")
 
 
 def not_opened(what: str, error: OSError | StorageError) -> StartError:

@@ -44,7 +44,7 @@ class Flusher(Generic[J]):
         self._thread.start()
 
     def start_nowait(self, job: J) -> None:
-        """Begin a round; `wait_done` tells when it is over."""
+        """Begin a round; `wait_done` returns it when it is over."""
         self._jobs.put(job)
 
     async def wait_done(self) -> Done[J]:

@@ -19,11 +19,14 @@ class Rounds:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._flusher: Flusher[Round] = Flusher()
+        self._closed = False
         self.ended = 0
         """How many have ended."""
 
     def begin_nowait(self) -> None:
         """Begin a round, if there is something to make durable and none is under way."""
+        if self._closed:
+            return
         begun = self._log.begin_sync()
         if begun is not None:
             self._flusher.start_nowait(begun)
@@ -51,6 +54,8 @@ class Rounds:
             raise outcome[0]
 
     async def close(self) -> None:
-        """Wait for the round under way, and begin no other."""
+        """Wait for the round under way, and begin no other: what is written meanwhile is synced when the
+        log is closed."""
+        self._closed = True
         for ended, error in await trio.to_thread.run_sync(self._flusher.close):
             self._log.finish_sync(ended, error)

@@ -1,9 +1,10 @@
-"""The seam between the message log and the delay service that lives on some of its frames.
+"""The interface between the message log and the delay service, which uses some of its frames.
 
-The log writes and replays PARKED, CANCEL and DELIVERED frames but does not know what they amount to: it
-hands each to a `DelayListener`, when it is written and, after a start, when it is read back, through the
-same `apply`. The listener says from which position on it needs them (what lies below it has in files of its
-own), so replay begins no later than there; and from which on the log must be kept.
+The log writes and replays PARKED, CANCEL and DELIVERED frames, but does not know what they mean. It
+passes each one to a `DelayListener`: when it is written and, after a start, when it is read back, through
+the same `apply`. The listener says from which position on it needs these frames (what lies below, it has
+in files of its own), so that replay begins no later than there; and from which position on the log must
+be kept.
 """
 
 from __future__ import annotations

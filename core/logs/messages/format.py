@@ -51,7 +51,7 @@ producer: id 8, epoch 2, batch count 1, and for each of its last five batches: f
 last 4, base sequence 8, store time 8. A producer may be there more than once: its last entry counts.
 
 The border between a tear and corruption: whatever lies below the highest synced end that any valid
-frame or checkpoint tells of was on disk, so a bad frame there is corruption (kept, reported, never
+frame or checkpoint names was on disk, so a bad frame there is corruption (kept, reported, never
 served). The first bad frame above it is where the last process was cut off: all from there on goes, if
 the disk can read it.
 

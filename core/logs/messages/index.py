@@ -11,7 +11,7 @@ One file a segment, whatever the number of subjects. Numbers are int64 in the ma
     entries   base sequence, position, batch length, highest timestamp; grouped by subject
 
 A row is there for every live subject, also for one that has no batch in this segment: so the segment that
-holds a sequence is found by bisection over segments. A file that is missing, cut or damaged is told by
+holds a sequence is found by bisection over segments. A file that is missing, cut or damaged is found by
 its checksums and made again from its segment. One that cannot be opened or read for another reason (no
 descriptors, no memory) is not damaged: that is a StorageError, and passes.
 """

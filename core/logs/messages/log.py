@@ -15,9 +15,8 @@ Frames about a subject's life (created, deleted, earliest raised) and producer i
 applied when the write has succeeded.
 
 Rolling begins a new segment at once and writes its preamble in small steps (`preamble_step`): see
-format.py. A segment is rolled only when its preamble is complete and synced, and when the producers of
-subjects that have very many are packed (`pack_step`): a subject's state is one frame, and to pack 200,000
-producers at once would stop the event loop for a third of a second.
+preamble.py. A segment is rolled only when its preamble is complete and synced, and when the producers of
+subjects that have very many are packed (`pack_step`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from __future__ import annotations
 import itertools
 import logging
 import uuid
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -43,7 +41,6 @@ from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
     EARLIEST_RAISED,
     HEADER_SIZE,
-    PREAMBLE_END,
     PRODUCER_IDS,
     SEGMENT_START,
     SUBJECT_CREATED,
@@ -54,6 +51,7 @@ from kumquat.core.logs.messages.format import (
     pack_subject_state,
 )
 from kumquat.core.logs.messages.parked import CancelItem, Origin
+from kumquat.core.logs.messages.preamble import Packing, Preamble
 from kumquat.core.logs.messages.recovery.checkpoint import (
     ROW,
     CheckpointWriter,
@@ -66,9 +64,6 @@ from kumquat.core.logs.messages.writer import Appended, Writer
 from kumquat.core.records.batch import BatchHead
 
 log = logging.getLogger("kumquat.log")
-
-MANY = 1_000
-"""A subject with more producers has them packed ahead of a roll."""
 
 
 class MessageLog:
@@ -91,15 +86,13 @@ class MessageLog:
         self._checkpoint: CheckpointWriter | None = None
         self._rolled: list[tuple[CheckpointWriter, bytes, int]] = []
         """What the checkpoints lack of segments that were rolled since the last round began."""
-        self._preamble: list[Subject] | None = None
-        """The subjects whose state the active segment is to hold; None when it is complete."""
-        self._preamble_at = 0
+        self._preamble: Preamble | None = None
+        """None when that of the active segment is complete."""
         self.doomed: list[Segment] = []
         """Segments that are forgotten, and whose files are still to be deleted."""
         self.rolls = Rolls(log)
-        self._unpacked: deque[tuple[Subject, list[int]]] | None = None
-        """Subjects with many producers, and those of them that are to be packed before the next roll; None
-        when no roll is near."""
+        self._packing: Packing | None = None
+        """None when no roll is wanted."""
 
     @property
     def synced_end(self) -> int:
@@ -116,7 +109,7 @@ class MessageLog:
 
     @property
     def listener(self) -> DelayListener | None:
-        """Who is told of what is parked, cancelled and delivered."""
+        """Gets all frames of parked, cancelled and delivered messages."""
         return self._writer.listener
 
     @listener.setter
@@ -144,7 +137,9 @@ class MessageLog:
         self._checkpoint = checkpoint
         if not active.preamble_complete:
             generation = self.state.generation
-            self._preamble = [s for s in self.state.subjects if s.generation != generation]
+            self._preamble = Preamble(
+                [s for s in self.state.subjects if s.generation != generation]
+            )
 
     # --- messages ------------------------------------------------------------------------------
 
@@ -202,7 +197,7 @@ class MessageLog:
         self._roll_if_full()
 
     def raise_earliest_nowait(self, subject: Subject, sequence: int) -> None:
-        """Sequences below are gone: for readers now, for good when synced."""
+        """Sequences below are gone: for readers now, after a restart once this is durable."""
         assert sequence <= subject.high_watermark
         self._control(EARLIEST_RAISED, subject, sequence)
         self.state.raised(subject, sequence)
@@ -231,7 +226,7 @@ class MessageLog:
         if (
             active.size >= options.segment_bytes
             or active.entries >= options.index_max_entries
-            or self._unpacked is not None  # a roll is wanted for another reason (damage, age)
+            or self._packing is not None  # a roll is wanted for another reason (damage, age)
         ):
             self._roll_if_ready()
 
@@ -241,12 +236,9 @@ class MessageLog:
             return
         if self.fenced is not None or not self.rolls.may_try:
             return
-        if self._unpacked is None:
-            many = [s for s in self.state.subjects if s.producers and len(s.producers) > MANY]
-            for subject in many:
-                subject.pack([])  # who sends from here on counts as changed
-            self._unpacked = deque((s, list(s.producers or ())) for s in many)
-        if not self._unpacked:
+        if self._packing is None:
+            self._packing = Packing(self.state.subjects)
+        if self._packing.done:
             self.rolls.attempt(self.roll, active.path)
 
     def roll(self) -> None:
@@ -287,13 +279,13 @@ class MessageLog:
         unpin = partial(self.open_files.unpin, new.path)
         self.commit.roll_to(new.path, fd, new.base, size, unpin)
         self._writer.use_active()
-        self._preamble, self._preamble_at = list(subjects), 0
-        for subject, _ in self._unpacked or ():
-            subject.packed = None  # not all of its producers are in it
-        self._unpacked = None
+        self._preamble = Preamble(list(subjects))
+        if self._packing is not None:
+            self._packing.stop()
+            self._packing = None
 
     def roll_when_ready(self) -> None:
-        """Roll although the segment is not full, if its preamble allows."""
+        """Roll a segment that is not full, if its preamble is complete and synced."""
         self.write_nowait()
         self._roll_if_ready()
 
@@ -302,23 +294,21 @@ class MessageLog:
         """Whether there is something to be packed, or a preamble or an index to be written."""
         segments = self.state.segments
         return (
-            bool(self._unpacked)
+            (self._packing is not None and not self._packing.done)
             or self._preamble is not None
             or (len(segments) > 1 and segments[-2].unindexed is not None)
         )
 
     def pack_step(self, most: int) -> bool:
         """Pack some more producers for the next preamble; False when there is nothing to do (any more)."""
-        if not self._unpacked:
+        packing = self._packing
+        if packing is None or packing.done:
             return False
         self.write_nowait()
-        subject, producers = self._unpacked[0]
-        subject.pack(producers[-most:])
-        del producers[-most:]
-        if not producers:
-            self._unpacked.popleft()
+        packing.step(most)
+        if packing.done:
             self._roll_if_full()
-        return bool(self._unpacked)
+        return not packing.done
 
     def unindexed_segments(self) -> list[Segment]:
         """Sealed segments whose index file can be written now, or has to be made again."""
@@ -340,23 +330,18 @@ class MessageLog:
 
     def preamble_step(self, most: int = 200) -> bool:
         """Write some more of the preamble; False when there is nothing to do (any more)."""
-        if self._preamble is None or self.fenced is not None:
+        preamble = self._preamble
+        if preamble is None or self.fenced is not None:
             return False
         self.write_nowait()
-        chunk = self._preamble[self._preamble_at : self._preamble_at + most]
-        for subject in chunk:
-            if not subject.deleted and subject.generation != self.state.generation:
-                self._writer.stage_state(subject)
-        last = self._preamble_at + len(chunk) == len(self._preamble)
-        if last:
-            self._writer.stage(PREAMBLE_END, None, len(self.state.subjects))
+        count = preamble.stage(self._writer, self.state, most)
         self.write_nowait()
-        self._preamble_at += len(chunk)
-        if last:
-            self._preamble = None
-            self.state.active.preamble_end = self.written_end
-            self.state.active.preamble_complete = True
-        return not last
+        if not preamble.written(count):
+            return True
+        self._preamble = None
+        self.state.active.preamble_end = self.written_end
+        self.state.active.preamble_complete = True
+        return False
 
     def close(self) -> None:
         """Blocks: sync what is written, give back reserved room, close the files. No round may be under

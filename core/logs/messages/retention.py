@@ -4,11 +4,12 @@ Two levels. Readers see a subject's own limits, exactly: its earliest sequence i
 whose highest timestamp is older than `retention.ms`, and past what exceeds `retention.bytes` (at least
 that much stays). The disk is freed by whole segments, oldest first: when all in it was stored longer ago
 than the broker's `log.retention.ms`, when no subject has anything readable in it, or when the log is
-larger than `log.total.bytes`. The last reason may delete what nobody has read, so it is loud.
+larger than `log.total.bytes`. The last reason may delete what nobody has read, so it is logged as a
+warning.
 
 Before a segment goes, the earliest sequences of its subjects are raised past it and that is synced: a
-start after a crash in between finds a segment that is merely not needed. A segment that has aged without
-filling up is rolled, so that it can go as well.
+start after a crash in between finds a segment that is not needed any more, and no harm is done. A segment
+that has aged without filling up is rolled, so that it can go as well.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Retention:
         config = subject.config
         earliest = subject.earliest
         if config.retention_ms >= 0:
-            earliest = self._reader.sequence_since(subject, now - config.retention_ms)
+            earliest = self._reader.locator.sequence_since(subject, now - config.retention_ms)
         if config.retention_bytes >= 0:
-            by_size = self._reader.sequence_keeping(subject, config.retention_bytes)
+            by_size = self._reader.locator.sequence_keeping(subject, config.retention_bytes)
             earliest = max(earliest, min(by_size, subject.high_watermark))
         return earliest
 
@@ -81,7 +82,7 @@ class Retention:
     def readable_in(self, segment: Segment) -> Iterator[tuple[Subject, int]]:
         """Each subject that has readable messages in a sealed segment, and where they end there."""
         by_id = self._log.state.subjects.by_id
-        rows = self._reader.rows(segment)
+        rows = self._reader.locator.rows(segment)
         for i in range(len(rows)):
             row = rows.at(i)
             subject = by_id.get(row.subject_id)

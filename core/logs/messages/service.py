@@ -213,10 +213,12 @@ class MessageService:
 
     def bounds_nowait(self, subject: Subject, sequence: int) -> tuple[int, int]:
         """Where the batch that holds a sequence begins and ends. Raises WouldBlock."""
-        return self._reader.bounds(subject, sequence, nowait=True)
+        return self._reader.locator.bounds(subject, sequence, nowait=True)
 
     async def bounds(self, subject: Subject, sequence: int) -> tuple[int, int]:
-        return await in_thread(READ, partial(self._reader.bounds, subject, sequence, nowait=False))
+        return await in_thread(
+            READ, partial(self._reader.locator.bounds, subject, sequence, nowait=False)
+        )
 
     async def wait_for_data(
         self, subjects: Sequence[Subject], deadline: float, event: trio.Event | None = None
@@ -248,7 +250,7 @@ class MessageService:
 
     async def subject_bytes(self, subjects: Sequence[Subject]) -> list[int]:
         """The size of what readers can still see of each subject."""
-        sizes = self._reader.retained_bytes
+        sizes = self._reader.locator.retained_bytes
         return await in_thread(SEARCH, lambda: [sizes(subject) for subject in subjects])
 
     # --- chores --------------------------------------------------------------------------------
@@ -287,7 +289,7 @@ class MessageService:
         files = self.log.files
         if segment.unindexed is None:
             damaged = IndexDamaged("missing or damaged when the log was opened")
-            await trio.to_thread.run_sync(self._reader.rebuild, segment, damaged)
+            await trio.to_thread.run_sync(self._reader.locator.rebuild, segment, damaged)
             head = await trio.to_thread.run_sync(load_head, files, segment)
             segment.newest_store_time = head.newest_store_time
             return
@@ -354,11 +356,11 @@ class MessageService:
             len(readable),
         )
         self.log.forget_segment(segment)
-        self._reader.indexes.forget(segment)
+        self._reader.locator.indexes.forget(segment)
         await trio.to_thread.run_sync(delete_doomed, self.log)
         # A reader may have opened it once more before it was unlinked.
         self.log.open_files.forget(segment.path)
-        self._reader.indexes.forget(segment)
+        self._reader.locator.indexes.forget(segment)
 
     # --- numbers -------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
-"""What the message log amounts to: subjects, segments, producer ids. It changes here and only here.
+"""The state that the frames of the message log make: subjects, segments, producer ids. It changes only
+here.
 
-The running log and recovery call the same functions: the one when a frame is staged or written, the
-other when a frame is read back. None of them does I/O.
+The running log and recovery call the same functions: the running log when a frame is staged or written,
+recovery when a frame is read back. None of them does I/O.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class LogState:
         self.segments: list[Segment] = []
         """By position; the last one is the active one."""
         self.generation = 0
-        """Grows with each segment: a subject's `generation` tells whether its state is in it yet."""
+        """Grows with each segment. A subject whose `generation` is this one has its state in the
+        segment."""
         self.producer_ceiling = 0
         """Every producer id below it may have been given out."""
         self.cluster_id = ""

@@ -88,8 +88,8 @@ class Subject:
         return look(batch, config.delay_enabled, limit)
 
     def forget_producers(self, before: int, most: int) -> bool:
-        """Drop producers that have been silent since then, so many at the most; whether there may be
-        more."""
+        """Drop producers that have been silent since then, `most` of them at once; gives whether there may
+        be more."""
         producers = self.producers
         if not producers:
             return False

@@ -1,8 +1,9 @@
 """What was just appended, kept in memory: readers who keep up never touch the disk.
 
-Batches by the position of their frame, oldest dropped first. A batch arrives as a view of the buffer
-that it was received in; keeping the view keeps the whole buffer, so a small batch in a large buffer is
-copied and a large one is not, and what is counted is the memory held, not the bytes of use.
+Batches by the position of their frame; the oldest are dropped first. A batch arrives as a view of the
+buffer that it was received in, and keeping the view keeps the whole buffer. So a small batch in a large
+buffer is copied, and a large one is not. The limit counts the memory that is held, not the bytes of the
+batches.
 """
 
 from __future__ import annotations

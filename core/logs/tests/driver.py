@@ -170,7 +170,7 @@ class Driver:
         """Write the index files that can be written, as the service's chores do."""
         for segment in self.log.unindexed_segments():
             if segment.unindexed is None:
-                self.reader.rebuild(segment, IndexDamaged("as the chores found it"))
+                self.reader.locator.rebuild(segment, IndexDamaged("as the chores found it"))
                 segment.newest_store_time = load_head(self.files, segment).newest_store_time
                 continue
             write_index(self.files, segment)
@@ -194,7 +194,7 @@ class Driver:
         if self.log.fenced is not None:
             raise self.log.fenced
         self.log.forget_segment(segment)
-        self.reader.indexes.forget(segment)
+        self.reader.locator.indexes.forget(segment)
         delete_doomed(self.log)
         return True
 

@@ -215,6 +215,22 @@ def test_a_segment_that_could_not_be_begun_and_not_be_removed_fences_the_log() -
         log.commit.append([b"more"])
 
 
+def test_a_round_that_ends_well_after_the_log_was_fenced_makes_nothing_durable() -> None:
+    log = Commits()
+    log.wait(log.commit.written)
+    begun = log.begin()
+    log.files.open(path_of(77), exclusive=True)
+    log.files.fail(Fault("fsync_dir", errno.EIO))
+    log.commit.remove_new(path_of(77))
+    log.end(begun)
+    log.wait(log.commit.written)
+    assert (log.commit.durable, log.shown) == (0, 0)
+    assert [type(answer) for answers in log.called.values() for answer in answers] == [
+        StorageError,
+        StorageError,
+    ]
+
+
 def test_pages_that_a_failed_sync_has_left_clean_are_written_again_by_the_next_start() -> None:
     log = Commits()
     log.end(log.begin())

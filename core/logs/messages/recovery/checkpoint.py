@@ -1,13 +1,12 @@
 """The checkpoint of the active segment: which of its frames are synced, and where each begins.
 
-It is appended to after each sync, and never synced itself: a chunk is only ever about frames that were
-on disk before the chunk was written, so every chunk that reads whole tells the truth, and a lost or
-torn one costs nothing but a longer look at the log. It does two things at recovery:
+It is appended to after each sync and is never synced itself. A chunk is only about frames that were on disk
+before the chunk was written. So every chunk that is whole tells the truth, and a lost or torn chunk costs
+nothing but a longer look at the log. Recovery uses it for two things:
 
 - its synced end is the border between a tear and corruption, up to date even after kill -9;
-- its rows say where frames begin, so a frame whose header is damaged can be stepped over, and the
-  damage laid at the door of the subject that it belongs to. (The log is never searched for a magic: a
-  message's value could forge one.)
+- its rows say where frames begin, so that recovery can step over a frame whose header is damaged, and knows
+  which subject it belonged to. (The log is never searched for a magic: a message's value could forge one.)
 
     chunk: magic "KQC1" 4, row count 4, synced end 8, flags 4 (1: the preamble is complete), CRC-32C 4 of
            the 20 bytes before and the rows

@@ -64,7 +64,7 @@ class DamageReport:
         known[1] = first + count - 1
         known[2] += count
 
-    def tell(self) -> None:
+    def write(self) -> None:
         for place in self._places[:MOST_PLACES]:
             log.error("%s", _text(place))
         if len(self._places) > MOST_PLACES:
@@ -81,11 +81,11 @@ def _text(place: _Place) -> str:
     if place.frames > 1:
         parts.append(f"{place.frames} frames up to position {place.end}")
     if place.messages:
-        told = [
+        lost = [
             f"{name!r} {first} to {last} ({count})"
             for name, (first, last, count) in list(place.messages.items())[:MOST_SUBJECTS]
         ]
         more = len(place.messages) - MOST_SUBJECTS
         others = f" and {more} more subjects" if more > 0 else ""
-        parts.append(f"messages that cannot be read: {', '.join(told)}{others}")
+        parts.append(f"messages that cannot be read: {', '.join(lost)}{others}")
     return "; ".join(parts)

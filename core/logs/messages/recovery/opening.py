@@ -1,45 +1,44 @@
 """Opening the message log: replay, and telling a tear from corruption.
 
-Replay begins at the newest segment if that has a complete preamble and is known to have been synced
-into, else at the one before: never further back. Every frame goes through LogState, as when it was
-written. Then comes a frame that is not whole. Is it the end of a write that was cut off, or damage?
+Replay begins at the newest segment if that has a complete preamble and is known to have been synced into,
+else at the one before: never further back. Every frame goes through LogState, as when it was written.
+Then comes a frame that is not whole. Is it the end of a write that was cut off, or damage?
 
-- The *border* decides: the highest synced end that a checkpoint or any valid frame tells of, frames
-  behind the bad one included. All below it was on disk and may have been acked.
-- Bad and not below the border: the tear. It is cut off with all that follows, segments included, since
-  unsynced pages land in any order. All that is cut off must have been read before: see below.
-- Bad and below it: corruption. It stays as it is, is reported with file, position, expected and found,
-  and its sequences answer their own subject with an error; all else is served. A frame with a damaged
-  header is stepped over by its row in the checkpoint, never by searching.
+- The *border* decides: the highest synced end that a checkpoint or any valid frame names, frames behind
+  the bad one included. All below it was on disk and may have been acked.
+- Bad and not below the border: a tear. It is cut off with all that follows, segments included, because
+  unsynced pages reach the disk in any order. All that is cut off must have been readable: see below.
+- Bad and below it: corruption. It stays as it is and is reported with file, position, expected and found.
+  Its sequences answer their own subject with an error; all else is served. A frame with a damaged header
+  is stepped over by its row in the checkpoint, never by searching.
 
-Damage is told once: a new segment is begun behind it, and as soon as that has its preamble, no start
-reads the damaged one again. That the end of the log is missing, of which a checkpoint tells, is told as
-such (damage_report.py). Its sequences are not given again: someone may have read them.
+Damage is reported once: a new segment is begun behind it, and as soon as that has its preamble, no start
+reads the damaged one again. If the end of the log is missing that a checkpoint knows of, the report says
+so (damage_report.py). Its sequences are not given again: a reader may have seen them.
 
 What the disk cannot read (EIO, also when asked again; unreadable.py) reads as zeros, page by page, so
-that its neighbours count; the same border decides:
+that its neighbours count. The same border decides:
 
-- Below the border: contained like corruption. Where the header or a row of the checkpoint tells where the
+- Below the border: contained like corruption. Where the header or a row of the checkpoint says where the
   frame was, its sequences stay where they are: a read asks the disk again, and answers with a storage
-  error until it can. Where neither does, the frames up to the next row are lost, and that is said.
-- Not below it: no tear. A checkpoint is never synced, so the last acked frames may have nothing that tells
-  of them but themselves. The log is not opened, nothing is changed on disk, and one line says how to give
-  up what cannot be read (unreadable.py).
-- Messages for later (PARKED): the delay service is told where they lie, and asks again while it runs.
-- What tells of a subject, and no older segment does: the log is not opened. The disk may give it
-  tomorrow, and a log that has forgotten its subjects is no log. The same for what tells the delay service
-  what was delivered or cancelled: without it, that would be delivered (once more).
-- A checkpoint or an index: as if it ended, or were missing. Both are derived.
+  error until the disk can read it. Where neither does, the frames up to the next row are lost, and that
+  is reported.
+- Not below it: no tear. A checkpoint is never synced, so the last acked frames may be known from nothing
+  but themselves. The log is not opened, nothing is changed on disk, and one line says how to give up what
+  cannot be read (unreadable.py).
+- Messages for later (PARKED): the delay service learns where they lie, and asks again while it runs.
+- A subject's state that no older segment holds: the log is not opened. The disk may be able to read it
+  tomorrow, and a log must not forget its subjects. The same holds for frames that say what was delivered
+  or cancelled: without them, the delay service would deliver that (once more).
+- A checkpoint or an index: as if it ended there, or were missing. Both are derived.
 
 Any other error (no descriptors, no memory, no rights) says nothing about the data: the log is not opened,
 and one line says what to do.
 
-A frame that is joined to the one behind it (parked.py) is as good as that one: where that is cut off, so is
-it.
+A frame that is joined to the one behind it (parked.py) is cut off where that one is.
 
-Before high watermarks open all that was replayed is synced: what kill -9 left in the page cache is only
-then safe to show. What lies above the border is written once more first: if the last process died of a
-failed sync, the kernel takes those pages for clean, and a sync alone would succeed without them.
+All that was replayed is made durable before readers see it: what kill -9 left in the page cache is only
+then safe to show. What lies above the border is written again first (disk/local_commit.py says why).
 """
 
 from __future__ import annotations
@@ -89,8 +88,8 @@ def open_log(
     now_ms: Callable[[], int],
     listener: DelayListener | None = None,
 ) -> MessageLog:
-    """The log in the folder `messages`, made if there is none, ready to be written to. The listener is
-    told of all frames that it needs, and from then on of each that is written."""
+    """The log in the folder `messages`, made if there is none, ready to be written to. The listener
+    gets all frames that it needs, and from then on each one that is written."""
     directory = options.directory / "messages"
     files.mkdir(directory)
     files.fsync_dir(options.directory)
@@ -167,7 +166,7 @@ class Recovery:
         self.met_unreadable = False
         """Whether there was something that the disk does not give."""
         self._rebuilding = False
-        """An index is being made, for good: what cannot be read now is an OSError, and tried again."""
+        """An index is being made, and stays: what cannot be read now is an OSError, and is tried again."""
 
     # --- where to begin ------------------------------------------------------------------------
 
@@ -192,7 +191,7 @@ class Recovery:
 
     def _look_through(self, segment: Segment, position: int) -> tuple[bool, int]:
         """Whether a preamble ends behind `position`, with nothing bad before that, and the highest
-        synced end told there."""
+        synced end that a frame there names."""
         complete, synced_end, bad = False, 0, False
         with Frames(self._files, segment, around=True) as frames:
             header = frames.header_at(position)
@@ -338,7 +337,7 @@ class Recovery:
 
     def _set_aside(self, segment: Segment, frames: Frames, position: int) -> str:
         """Keep what is cut off, for whoever doubts: a damaged header looks like a tear when the
-        checkpoint, which would tell, is lost as well. Where that fails, it fails."""
+        checkpoint, which would show it, is lost as well. If that fails, the start goes on."""
         path = self._directory / f"{segment.path.stem}.cut-{position}"
         try:
             fd = self._files.open(path, create=True)
@@ -369,7 +368,7 @@ class Recovery:
         frames: Frames,
         following: int | None,
     ) -> int:
-        """Report the damaged frame, lay it to its subject, and give the place of the next one."""
+        """Report the damaged frame, mark its sequences as lost, and give the position of the next one."""
         report = self._replay.report
         fresh = not report.continues(segment, position)
         missing = fresh and self._is_missing(position, header, frames)
@@ -395,7 +394,7 @@ class Recovery:
         return end
 
     def _is_missing(self, position: int, header: FrameHeader | str, frames: Frames) -> bool:
-        """Whether the file has nothing where there was something, but for a part of the first frame."""
+        """Whether the file has nothing where there was something, except for a part of the first frame."""
         end = header.end if isinstance(header, FrameHeader) else position + HEADER_SIZE
         return end < self._border and frames.is_blank_from(end)
 
@@ -427,7 +426,7 @@ class Recovery:
         self._checkpoint(segment)
         self._segments.append(Segment(self._directory, end))
         self._replay_segment(0)
-        self._replay.report.tell()
+        self._replay.report.write()
         self._give_entries(segment)
         return segment
 
@@ -435,8 +434,8 @@ class Recovery:
 
     def finish(self, now_ms: Callable[[], int]) -> MessageLog:
         damaged = bool(self._replay.report)
-        self._replay.report.tell()
-        border = max(self._border, self._replay.told_synced)
+        self._replay.report.write()
+        border = max(self._border, self._replay.known_synced)
         for segment in self._cut_short:
             with Frames(self._files, segment) as frames:
                 frames.truncate(segment.end)
@@ -470,7 +469,7 @@ class Recovery:
 
     def _index(self, active: Segment) -> bool:
         """Write the index of a damaged segment before another one follows it. Made from the segment alone
-        it would know less: what told of a subject may be what is damaged."""
+        it would know less: the frame that holds a subject's state may be the damaged one."""
         before = active.unindexed, active.rows
         self._give_entries(active)
         try:

@@ -1,9 +1,9 @@
-"""Reading frames back into the state: the other half of `apply`, used when the log is opened.
+"""Reading frames back into the state, when the log is opened.
 
-`run` takes whole frames of messages, as nearly all are, in one tight loop; `apply` takes any frame;
-`damaged` takes the place of a frame that is not whole, and makes its sequences answer with an error;
-`unreadable` that of one that the disk does not give, and may give tomorrow.
-Each of them changes LogState through the same functions as the running log.
+`run` takes whole frames of messages, as nearly all are, in one tight loop; `apply` takes any whole frame.
+`damaged` takes a frame that is not whole, and makes its sequences answer with an error. `unreadable`
+takes a frame that the disk cannot read now, and may be able to read tomorrow. All of them change LogState
+through the same functions as the running log.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BARE = (SUBJECT_DELETED, EARLIEST_RAISED, PRODUCER_IDS, PREAMBLE_END)
 
 
 class PreambleDamaged(Exception):
-    """A frame that tells of a subject cannot be read: the segment before may know."""
+    """A frame that holds a subject's state cannot be read; the segment before may hold it too."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"{path}: a frame ({what}) cannot be read")
@@ -72,8 +72,8 @@ class Replay:
         self._listener = listener
         self._new_rows = bytearray()
         self._rows: dict[int, bytearray] = {}
-        self.told_synced = 0
-        """The highest synced end that a whole frame tells of."""
+        self.known_synced = 0
+        """The highest synced end that a whole frame names."""
         self._forgiving = forgiving
         self._synced_end = 0
 
@@ -123,7 +123,7 @@ class Replay:
             position += end - at
             at = end
         segment.newest_store_time = max(newest, segment.newest_store_time)
-        self.told_synced = max(told, self.told_synced)
+        self.known_synced = max(told, self.known_synced)
         return position
 
     def misfit(self, header: FrameHeader) -> str | None:
@@ -150,7 +150,7 @@ class Replay:
                 f"{header.version}, kind {kind}: it was written by a newer Kumquat"
             )
         segment.newest_store_time = max(segment.newest_store_time, header.store_time)
-        self.told_synced = max(self.told_synced, header.synced_end)
+        self.known_synced = max(self.known_synced, header.synced_end)
         if header.position >= self._synced_end:
             self._new_rows += ROW.pack(*row_of(header))
         if kind == MESSAGES:
@@ -265,7 +265,7 @@ class Replay:
             self.state.start_segment(segment, ceiling, 0, self.state.cluster_id)
 
     def needs_state(self, segment: Segment, what: str) -> None:
-        """Something that is not messages is lost: unless that is to be borne, look further back."""
+        """Something other than messages is lost. Unless `forgiving`, replay has to begin further back."""
         if not self._forgiving:
             raise PreambleDamaged(segment.path, what)
 

@@ -1,8 +1,7 @@
-"""Reading a segment frame by frame, from any frame on, trusting nothing.
+"""Reading a segment of the message log frame by frame (disk/frames.py).
 
-`frame_at` gives the frame at a position, or in words why there is none. What lies behind a bad frame is
-the business of the caller: a frame's length is the only way to the next one, and only a valid header or
-a checkpoint's row may tell it.
+What lies behind a bad frame is the caller's business: a frame's length is the only way to the next one, and
+only a valid header or a checkpoint's row says it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from kumquat.core.logs.disk.files import Files
-from kumquat.core.logs.disk.segment_file import SegmentFile
+from kumquat.core.logs.disk.frames import FrameFile
 from kumquat.core.logs.messages.format import (
     HEADER_SIZE,
     MESSAGES,
@@ -21,21 +20,15 @@ from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.records import damage
 
 
-class Frames(SegmentFile):
+class Frames(FrameFile[FrameHeader]):
+    HEADER_SIZE = HEADER_SIZE
+
     def __init__(self, files: Files, segment: Segment, *, around: bool = False) -> None:
         super().__init__(files, segment.path, segment.base, around=around)
         self._view = memoryview(b"")
 
-    def header_at(self, position: int) -> FrameHeader | str:
-        """The header at a position, or why there is none."""
-        self._load(position, HEADER_SIZE)
-        unreadable = self.unreadable(position, position + HEADER_SIZE)
-        if unreadable is not None:
-            return unreadable
-        header = parse_header(self._window, position - self._start, position)
-        if isinstance(header, FrameHeader) and header.end > self.end:
-            return f"its payload of {header.length} bytes passes the end of the file"
-        return header
+    def parse(self, data: bytes, at: int, position: int) -> FrameHeader | str:
+        return parse_header(data, at, position)
 
     def payload_of(self, header: FrameHeader) -> memoryview:
         return self.payload(header.position + HEADER_SIZE, header.length)

@@ -11,7 +11,8 @@ import trio
 
 from kumquat.core.errors import OffsetOutOfRange
 from kumquat.core.logs.disk.options import LogOptions
-from kumquat.core.logs.messages.reader import Entries, Place, Reader
+from kumquat.core.logs.messages.locator import Entries, Locator
+from kumquat.core.logs.messages.reader import Place, Reader
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import ENTRY, Subject
 from kumquat.core.logs.messages.tail import Batch
@@ -29,7 +30,7 @@ def test_a_message_that_comes_while_retention_looks_is_not_deleted_with_the_old_
     driver.append("s", 10)
     driver.settle()
 
-    class Late(Reader):
+    class Late(Locator):
         def _batches(self, subject: Subject) -> Iterator[tuple[int, int, int, int]]:
             yield from super()._batches(subject)
             driver.append("s", 10)
@@ -75,7 +76,7 @@ def test_a_roll_while_batches_are_listed_hides_none_and_shows_none_twice(
             driver.seal()
 
     driver.log.state.active.unindexed = Watched(roll if first else None, None if first else roll)
-    assert bases(driver.reader._entries_since(subject, -1)) == [0, 1, 2]
+    assert bases(driver.reader.locator.entries_since(subject, -1)) == [0, 1, 2]
     assert len(driver.log.state.segments) == 2
 
 
@@ -91,17 +92,19 @@ def test_what_is_deleted_while_it_is_read_is_out_of_range_and_not_corrupt(locate
     driver.settle()
     driver.seal()
 
-    class Slow(Reader):
+    class SlowLocator(Locator):
         def _entries_in_memory(self, subject: Subject, sequence: int) -> Entries | None:
             if not located:
                 assert driver.retire()
             return super()._entries_in_memory(subject, sequence)
 
+    class Slow(Reader):
         def _load(self, subject: Subject, places: list[Place], nowait: bool) -> list[Batch]:  # type: ignore[override]
             assert driver.retire()
             return super()._load(subject, places, nowait)
 
     reader = Slow(driver.log)
+    reader.locator = SlowLocator(driver.log)
     with pytest.raises(OffsetOutOfRange):
         reader.read(subject, 0, 5_000, True, nowait=False)
     assert reader.corrupt_reads == 0

@@ -7,7 +7,7 @@ import trio
 
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.messages.format import pack_subject_state, parse_subject_state
-from kumquat.core.logs.messages.log import MANY
+from kumquat.core.logs.messages.preamble import MANY
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.tests.batches import batch
 from kumquat.core.logs.tests.driver import Driver

@@ -58,7 +58,7 @@ def reading() -> tuple[FakeFiles, Reader, Subject]:
 Read = Callable[[Reader, Subject], object]
 READS: dict[str, Read] = {
     "read": lambda reader, subject: reader.read(subject, 0, 1, True, nowait=False),
-    "bounds": lambda reader, subject: reader.bounds(subject, 0, nowait=False),
+    "bounds": lambda reader, subject: reader.locator.bounds(subject, 0, nowait=False),
     "by time": lambda reader, subject: reader.offset_for_timestamp(subject, 0),
 }
 
@@ -71,7 +71,7 @@ def test_trouble_of_the_machine_is_never_a_verdict(
     reading: tuple[FakeFiles, Reader, Subject], operation: str, error: int, name: str, asked: str
 ) -> None:
     files, reader, subject = reading
-    reader.indexes.forget(reader._log.state.segments[0])
+    reader.locator.indexes.forget(reader._log.state.segments[0])
     reader._open_files._trim(0)
     files.fail(Fault(operation, error, name=name, times=None))
     try:

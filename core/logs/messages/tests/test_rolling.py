@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kumquat.core.logs.disk.rolling import RETRY_SECONDS
-from kumquat.core.logs.messages import log as message_log
+from kumquat.core.logs.messages import preamble
 from kumquat.core.logs.tests.driver import Driver
 from kumquat.core.logs.tests.power import Fault
 
@@ -90,7 +90,7 @@ def test_a_roll_that_fails_is_done_later_and_loses_nothing(operation: str) -> No
 def test_a_roll_that_is_wanted_before_the_segment_is_full_is_not_forgotten_while_producers_are_packed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(message_log, "MANY", 3)
+    monkeypatch.setattr(preamble, "MANY", 3)
     driver = Driver()
     driver.create("first")
     for producer in range(8):
