@@ -1,17 +1,17 @@
-"""What is in a compressed batch, piece by piece, never more than a bound; and compressing again.
+"""Inflates the records of a batch, in pieces and never beyond a bound; and compresses again.
 
-The broker opens a batch only where it must look inside (a delay header, a search by time, a part that is
-handed out). A few hundred bytes can hold gigabytes, so nothing is inflated in one go: `pieces` gives
-PIECE bytes at a time and refuses the batch as soon as it passes `limit`. Who looks for something needs
-the memory of one piece; `held` says, before any of it is taken, how much the codec itself will hold.
+The broker opens a batch only where it must look inside: for a delay header, for a search by time, to hand
+out a part of it. A few hundred bytes can hold gigabytes, so nothing is inflated without a bound. `pieces`
+gives PIECE bytes at a time and refuses the batch as soon as it passes `limit`: a search needs the memory of
+one piece. `held` says, before any memory is taken, how much the codec itself will hold.
 
 Formats: gzip, one member or several; lz4 and zstd frames, one or several; snappy, raw or in the blocks
-that Java's and Python's clients wrap around it (magic 0x82 "SNAPPY\\0", two version ints, then
-length-prefixed blocks). Raw snappy cannot be inflated in steps, but a byte of it never becomes more than
-22.
+that Java's and Python's clients wrap around it. Raw snappy cannot be inflated in steps, but a byte of it
+never becomes more than 22. What can be read from the frames without inflating is in frames.py.
 
-An error must not keep what was inflated alive: it holds the frames that it passed, and they their
-variables. So buffers are let go before an error leaves, and no error of a codec stays chained to ours.
+An error must not keep inflated bytes alive: it refers to the frames of the functions that it passed, and
+those to their variables. So buffers are released before an error leaves a function here, and an error of a
+codec is never chained to ours.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ PIECE: Final = 256 << 10
 LIGHT: Final = 128 << 10
 """What may be inflated on the event loop: it takes less than a millisecond."""
 _FED: Final = 64 << 10
-"""Codecs copy what they have not used of their input: they are fed so much at a time."""
+"""Codecs copy the part of their input that they have not used yet: they are given so much at a time."""
 
 _LEAST_PIECE: Final = 16 << 10
-"""Nobody may have a batch inflated byte by byte by saying that it is short."""
+"""A batch that announces less than it holds must not be inflated byte by byte."""
 _LZ4_HELD = 9 << 20
-"""The largest block of an lz4 frame (4 MiB), twice, and what lies around it."""
+"""The largest block of an lz4 frame (4 MiB), twice, and some more."""
+
 Data = bytes | bytearray | memoryview
 
 
@@ -87,7 +88,7 @@ def inflate(
     """All records of a batch at once. WouldBlock: they are longer than `most`."""
     if not codec:
         return data
-    with BytesIO() as out:  # freed when this fails, whoever keeps the error
+    with BytesIO() as out:  # freed on failure, even if the error is kept
         for piece in pieces(codec, data, limit, PIECE if most is None else min(PIECE, most + 1)):
             out.write(piece)
             if most is not None and out.tell() > most:
@@ -176,7 +177,7 @@ def _gzip(data: memoryview, size: int) -> Iterator[bytes]:
 
 
 def _more(inflater: zlib._Decompress, size: int) -> bytes:
-    """What the inflater still holds although it has used all of its input."""
+    """What the inflater still holds after it has used all of its input."""
     try:
         return inflater.decompress(b"", size)
     except zlib.error as error:
@@ -237,7 +238,7 @@ def _zstd_whole(data: memoryview, size: int) -> bytes | None:
 
 
 class _Spare(threading.local):
-    """Inflaters that nobody uses: to make one costs as much as a small batch."""
+    """Inflaters that are not in use: to make one costs as much as a small batch."""
 
     def __init__(self) -> None:
         self.inflaters: list[zstandard.ZstdDecompressor] = []

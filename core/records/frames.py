@@ -1,7 +1,7 @@
 """What a compressed batch says about itself, read from its frames; nothing is inflated here.
 
-`announced` says how long the records of a batch will be. Who has to inflate them chooses the place by
-it: the event loop, a thread, or the one thread for the largest (look.py, core/inflation.py). What an
+`announced` says how long the records of a batch will be. By it the broker chooses where to inflate them: on
+the event loop, in a thread, or in the one thread for the largest (look.py, core/inflation.py). What an
 honest encoder writes never inflates to more:
 
     gzip    the length stands behind the data (one member: no client writes several)
@@ -9,10 +9,10 @@ honest encoder writes never inflates to more:
     lz4     the length stands in the frame's head, or else there are so many blocks of a known largest size
     zstd    likewise; a block inflates to 128 KiB at the most
 
-A batch that inflates to more than it announces has lied. That is found out when it is inflated, always with
-a bound: it has then been begun at the wrong place, and nothing worse.
+A batch that inflates to more than it announces has lied. Inflating always has a bound, so the lie is found
+there, and the batch is begun again where it belongs: that is all it achieves.
 
-Garbage in frames that a codec checks itself is not reported here: the codec says it better.
+What a codec checks itself is not checked here: the codec's error says more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A batch that goes the wrong way, is inflated in vain, or keeps the event loop with what it announces."""
+"""A batch that goes the wrong way, is inflated twice, or keeps the event loop busy with its frames."""
 
 import random
 import struct
