@@ -1,18 +1,17 @@
-"""Where compressed batches are opened off the event loop: few at a time, in memory taken beforehand.
+"""Where compressed batches are inflated off the event loop: few at a time, in memory taken beforehand.
 
-What a batch inflates to says nothing about its size on the wire: two kilobytes may hold sixty megabytes,
-and a hundred connections may send such a batch each. So:
-- Threads are few. They are split in two lanes, so that no honest producer waits behind such batches: each
-  work that is not known to be larger first runs in the *quick* lane, for batches that inflate to QUICK
-  bytes at the most. What turns out to be larger (WouldBlock) is begun again in the *slow* lane, one at a
-  time.
-- Before a thread begins, room is taken for all that it will hold (core/memory.py), and only by who is in
-  a lane: nobody who has to wait for much room stands in front of others. The room is this object's own:
-  who waits here may hold room elsewhere for the bytes that it received, and were it the same room, all
-  could wait for each other.
-- An error comes back as a new one. The one that was raised in the thread holds the thread's frames, with
-  whatever they had inflated, and Trio's way back to the loop ties it into a cycle that only the collector
-  undoes.
+The size of a batch on the wire says nothing about what it inflates to: two kilobytes may hold sixty
+megabytes, and a hundred connections may send such a batch each. So:
+- Threads are few. They are split in two lanes, so that no honest producer waits behind such batches. Work
+  that is not known to be large first runs in the *quick* lane, for batches that inflate to QUICK bytes at
+  the most. What turns out to be larger (WouldBlock) is begun again in the *slow* lane, one at a time.
+- Before a thread begins, room is taken for all that it will hold (core/memory.py), and only by work that is
+  in a lane already: work that has to wait for much room does not stand in front of other work. The room is
+  this object's own. Work that waits here may hold room elsewhere, for the bytes that were received; if it
+  were the same room, all could wait for each other.
+- An error comes back as a new one. The one that was raised in the thread refers to the thread's frames, and
+  so to whatever they had inflated. Trio's way back to the loop ties it into a reference cycle, which only
+  the garbage collector frees.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kumquat.core.memory import Memory
 QUICK: Final = 2 << 20
 QUICK_THREADS: Final = 2
 QUICK_ROOM: Final = 24 << 20
-"""The most that a quick work may hold: the slow lane can never keep it waiting for room."""
+"""The most that work in the quick lane may hold: the slow lane can never keep it waiting for room."""
 
 T = TypeVar("T")
 

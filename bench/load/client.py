@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.brokers import proc
 from bench.load.child import Child, main
 
+BATCH_BYTES = 1_000_000
 _LIST = 1000
 _QUEUED = 200_000
 
@@ -30,6 +31,7 @@ class Produce:
     acks: str
     codec: str = "none"
     warm_up: int = 0
+    batch_bytes: int = BATCH_BYTES
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def _producer(work: Produce) -> Producer:
             "acks": work.acks,
             "compression.type": work.codec,
             "linger.ms": 5,
-            "batch.size": 1_000_000,
+            "batch.size": work.batch_bytes,
             "batch.num.messages": 10_000,
             "queue.buffering.max.messages": _QUEUED * 2,
             "queue.buffering.max.kbytes": 1 << 20,

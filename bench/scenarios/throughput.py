@@ -20,21 +20,37 @@ if TYPE_CHECKING:
     from bench.scenario import Columns
 
 KIB = 1024
+_BATCHES = (16_000, 100_000, 900_000)
 
 
 def _produce(
-    run: Run, broker: BrokerProcess, *, acks: str, size: int = KIB, codec: str = "none"
+    run: Run,
+    broker: BrokerProcess,
+    *,
+    acks: str,
+    size: int = KIB,
+    codec: str = "none",
+    batch_bytes: int = client.BATCH_BYTES,
 ) -> client.Done:
-    topic = f"{codec}-{acks}-{size}"
+    topic = f"{codec}-{acks}-{size}-{batch_bytes}"
     topics.make(broker.port, [topic])
     os.sync()  # what earlier work has left to write must not be written during the measurement
-    # A small record costs a client nearly as much as a large one: fewer megabytes take as long.
-    megabytes = run.scale.megabytes if size == KIB else run.scale.megabytes // 4
+    # A client spends nearly as much on a small record or batch: fewer megabytes of them take as long.
+    usual = size == KIB and batch_bytes == client.BATCH_BYTES
+    megabytes = run.scale.megabytes if usual else run.scale.megabytes // 4
     records = megabytes * 1_000_000 // size
     run.say(f"producing {records:,} of {size} B, acks={acks}, {codec}")
     return client.run(
         client.Produce(
-            broker.bootstrap, broker.pid, topic, records, size, acks, codec, records // 2
+            broker.bootstrap,
+            broker.pid,
+            topic,
+            records,
+            size,
+            acks,
+            codec,
+            records // 2,
+            batch_bytes,
         )
     )
 
@@ -62,6 +78,18 @@ def _produce_compressed(run: Run) -> Numbers:
             done = _produce(run, broker, acks="1", codec=codec)
             numbers[f"{codec}, MB/s"] = done.megabytes_per_second
             numbers[f"{codec}, CPU s per GB"] = done.cpu_per_gigabyte
+    return numbers
+
+
+def _produce_codecs(run: Run) -> Numbers:
+    """What the broker spends on a compressed batch depends on the codec and on where it is inflated."""
+    numbers: Numbers = {}
+    with run.column.broker() as broker:
+        for codec in ("none", "lz4", "snappy", "zstd", "gzip"):
+            for batch_bytes in _BATCHES:
+                done = _produce(run, broker, acks="1", codec=codec, batch_bytes=batch_bytes)
+                label = f"{codec}, batches of {batch_bytes // 1000} kB, CPU s per GB"
+                numbers[label] = done.cpu_per_gigabyte
     return numbers
 
 
@@ -158,6 +186,13 @@ THROUGHPUT = [
             ratio("zstd, MB/s", "kafka", at_least=1.0),
             ratio("lz4, MB/s", "kafka", at_least=1.0),
         ],
+        columns=("kumquat", "kafka"),
+    ),
+    Scenario(
+        "produce-codecs",
+        "Broker CPU for compressed batches of several sizes, acks=1",
+        _produce_codecs,
+        [],
         columns=("kumquat", "kafka"),
     ),
 ]

@@ -1,4 +1,13 @@
-"""Kafka's record batches: the head, the checks on append, compression, single records."""
+"""Kafka's record batches: the only place that knows a batch's bytes.
+
+batch.py        the head, and the checks on append
+look.py         one look at a batch that a client sends: which way does it go?
+marks.py        the search for headers that ask something of the broker
+frames.py       what compressed data says about itself
+compression.py  inflating, within bounds, and compressing
+records.py      single records
+cut.py          some of the records of a batch as a batch of its own
+"""
 
 from kumquat.core.records.batch import BatchHead, check, damage, read_head
 from kumquat.core.records.records import Record, records_of

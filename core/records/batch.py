@@ -16,8 +16,8 @@
     57      4     record count
     61            the records
 
-A batch is opaque on the plain path: `check` reads this head, checks the CRC over the whole, and says
-what is wrong with the code that Kafka would use. Nothing here is per record.
+Nothing here is per record. `check` reads the head, checks the CRC over the whole batch, and refuses a bad
+batch with the error code that Kafka would use.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _wrong_length(head: BatchHead, size: int) -> CorruptMessage | InvalidRecord:
 
 
 def _check_count(head: BatchHead, size: int) -> None:
-    """A batch of a few bytes must not take up millions of offsets. What is compressed cannot be counted
-    unopened; it gets a bound that no honest batch comes near."""
+    """A batch of a few bytes must not take up millions of offsets. A compressed batch cannot be counted
+    unless it is opened; it gets a bound that no honest batch comes near."""
     compressed = head.attributes & CODEC_MASK
     if not compressed or head.record_count > MOST_COMPRESSED:
         raise InvalidRecord(f"{head.record_count} records cannot be in a batch of {size} bytes")

@@ -1,17 +1,17 @@
-"""What is in a compressed batch, piece by piece, never more than a bound; and compressing again.
+"""Inflates the records of a batch, in pieces and never beyond a bound; and compresses again.
 
-The broker opens a batch only where it must look inside (a delay header, a search by time, a part that is
-handed out). A few hundred bytes can hold gigabytes, so nothing is inflated in one go: `pieces` gives
-PIECE bytes at a time and refuses the batch as soon as it passes `limit`. Who looks for something needs
-the memory of one piece; `held` says, before any of it is taken, how much the codec itself will hold.
+The broker opens a batch only where it must look inside: for a delay header, for a search by time, to hand
+out a part of it. A few hundred bytes can hold gigabytes, so nothing is inflated without a bound. `pieces`
+gives PIECE bytes at a time and refuses the batch as soon as it passes `limit`: a search needs the memory of
+one piece. `held` says, before any memory is taken, how much the codec itself will hold.
 
 Formats: gzip, one member or several; lz4 and zstd frames, one or several; snappy, raw or in the blocks
-that Java's and Python's clients wrap around it (magic 0x82 "SNAPPY\\0", two version ints, then
-length-prefixed blocks). Raw snappy cannot be inflated in steps, but a byte of it never becomes more than
-22.
+that Java's and Python's clients wrap around it. Raw snappy cannot be inflated in steps, but a byte of it
+never becomes more than 22. What can be read from the frames without inflating is in frames.py.
 
-An error must not keep what was inflated alive: it holds the frames that it passed, and they their
-variables. So buffers are let go before an error leaves, and no error of a codec stays chained to ours.
+An error must not keep inflated bytes alive: it refers to the frames of the functions that it passed, and
+those to their variables. So buffers are released before an error leaves a function here, and an error of a
+codec is never chained to ours.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from kumquat.core.records.frames import (
     SNAPPY,
     ZSTD,
     bad,
+    is_one_zstd_frame,
     snappy_blocks,
     snappy_held,
     too_long,
@@ -45,12 +46,13 @@ PIECE: Final = 256 << 10
 LIGHT: Final = 128 << 10
 """What may be inflated on the event loop: it takes less than a millisecond."""
 _FED: Final = 64 << 10
-"""Codecs copy what they have not used of their input: they are fed so much at a time."""
+"""Codecs copy the part of their input that they have not used yet: they are given so much at a time."""
 
 _LEAST_PIECE: Final = 16 << 10
-"""Nobody may have a batch inflated byte by byte by saying that it is short."""
+"""A batch that announces less than it holds must not be inflated byte by byte."""
 _LZ4_HELD = 9 << 20
-"""The largest block of an lz4 frame (4 MiB), twice, and what lies around it."""
+"""The largest block of an lz4 frame (4 MiB), twice, and some more."""
+
 Data = bytes | bytearray | memoryview
 
 
@@ -76,8 +78,6 @@ def _pieces(codec: int, data: memoryview, limit: int, size: int) -> Iterator[Dat
     if codec == LZ4:
         return _lz4(data, size)
     if codec == ZSTD:
-        for _ in zstd_blocks(data):
-            pass  # no frame is cut off
         return _zstd(data, size)
     raise UnsupportedCompression(f"compression codec {codec} is unknown")
 
@@ -88,7 +88,7 @@ def inflate(
     """All records of a batch at once. WouldBlock: they are longer than `most`."""
     if not codec:
         return data
-    with BytesIO() as out:  # freed when this fails, whoever keeps the error
+    with BytesIO() as out:  # freed on failure, even if the error is kept
         for piece in pieces(codec, data, limit, PIECE if most is None else min(PIECE, most + 1)):
             out.write(piece)
             if most is not None and out.tell() > most:
@@ -97,13 +97,16 @@ def inflate(
 
 
 def inflate_light(codec: int, data: memoryview, limit: int, announced: int) -> bytes | None:
-    """The same for a batch that announces (frames.py) so few bytes; None: they are more than LIGHT."""
-    size = min(max(announced, _LEAST_PIECE), LIGHT) + 1
+    """All records of a batch that announces (frames.py) LIGHT bytes or fewer; None: they are more."""
+    if codec == ZSTD:
+        whole = _zstd_whole(data, announced)
+        if whole is not None and len(whole) <= limit:
+            return whole
     parts: list[bytes] = []
     left = LIGHT
     try:
-        # The frames of zstd have been walked when it announced its size: no need to do so again.
-        for piece in _zstd(data, size) if codec == ZSTD else _pieces(codec, data, limit, size):
+        size = min(max(announced, _LEAST_PIECE), LIGHT) + 1
+        for piece in _pieces(codec, data, limit, size):
             left -= len(piece)
             if left < 0:
                 return None
@@ -174,7 +177,7 @@ def _gzip(data: memoryview, size: int) -> Iterator[bytes]:
 
 
 def _more(inflater: zlib._Decompress, size: int) -> bytes:
-    """What the inflater still holds although it has used all of its input."""
+    """What the inflater still holds after it has used all of its input."""
     try:
         return inflater.decompress(b"", size)
     except zlib.error as error:
@@ -202,7 +205,8 @@ def _lz4(data: memoryview, size: int) -> Iterator[bytes]:
 
 
 def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
-    """`data` is known to be whole: see zstd_blocks."""
+    for _ in zstd_blocks(data):
+        pass  # no frame is cut off
     window = zstd_window(data)
     spare = _spare.inflaters if window == LEAST_WINDOW else []
     inflater = spare.pop() if spare else zstandard.ZstdDecompressor(max_window_size=window)
@@ -218,8 +222,23 @@ def _zstd(data: memoryview, size: int) -> Iterator[memoryview]:
         spare.append(inflater)
 
 
+def _zstd_whole(data: memoryview, size: int) -> bytes | None:
+    """One frame of up to so many bytes, as every client writes it, in half the time that a reader takes.
+    `data` is known to be whole. None: it is something else, and a reader has to say what."""
+    if not data or not is_one_zstd_frame(data) or zstd_window(data) > LEAST_WINDOW:
+        return None
+    spare = _spare.inflaters
+    inflater = spare.pop() if spare else zstandard.ZstdDecompressor(max_window_size=LEAST_WINDOW)
+    try:
+        return inflater.decompress(data, max_output_size=size)  # it would ignore further frames
+    except zstandard.ZstdError:
+        return None
+    finally:
+        spare.append(inflater)
+
+
 class _Spare(threading.local):
-    """Inflaters that nobody uses: to make one costs as much as a small batch."""
+    """Inflaters that are not in use: to make one costs as much as a small batch."""
 
     def __init__(self) -> None:
         self.inflaters: list[zstandard.ZstdDecompressor] = []

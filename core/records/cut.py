@@ -1,23 +1,22 @@
 """Some of the records of a stored batch, as a batch of its own, at other offsets.
 
 A member that shares a subject is given records i…j of a batch under pull offsets. Deltas stay as they are,
-so the new base offset is the wanted offset of record i less i. Base offset and leader epoch lie outside
+so the new base offset is the wanted offset of record i minus i. Base offset and leader epoch lie outside
 the batch's CRC: a whole batch costs a new head in front of a view of the old bytes. A part of an
-uncompressed batch is the contiguous bytes of its records behind a head with length, last delta, count and
-CRC written again. A compressed batch is inflated (to a bound), cut, and given plain.
+uncompressed batch is the contiguous bytes of its records behind a head in which length, last delta, count
+and CRC are written again. A compressed batch is inflated (to a bound), cut, and given uncompressed.
 
-The leader epoch in pull space is -1, so that no client asks for truncation. Time stamps, the bit for log
-append time and the producer's fields stay: the largest time stamp is then that of the whole batch, as
-every reader takes it (it stands for each record under log append time, and bounds them else).
+The leader epoch in pull space is -1, so that no client asks for truncation. Timestamps, the bit for log
+append time and the producer's fields stay. The largest timestamp is then that of the whole batch, which
+every reader accepts: under log append time it stands for each record, otherwise it is their upper bound.
 
-A batch is cut many times while it is handed out, so `Cutter` keeps where its records begin, found only as
-far as they are needed, and its inflated bytes; the least recently used batches go first. Where a record
-begins is read from its length; its offset delta is read too when the batch has holes, else record number
-i has delta i.
+A batch is cut many times while it is handed out. So `Cutter` remembers where its records begin, as far as
+that was needed, and its inflated bytes; the least recently used batches are forgotten first. Where a record
+begins is read from the length of the one before. Record number i has delta i; only if the batch has holes,
+deltas are read too.
 
-A batch may hold fewer records than it claims, or garbage behind some of them: nobody reads all records
-when it is stored. Then those that are there are given, and `shortage` says from which record on there is
-nothing.
+A batch may hold fewer records than it claims, or garbage behind some of them: nothing reads all records
+when it is stored. Then those that are there are given, and `shortage` says how many there are.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ Buffers = list[bytes | memoryview]
 
 
 class CutPoints:
-    """Where the records of one batch begin, as far as anyone wanted to know."""
+    """Where the records of one batch begin, as far as that was asked for."""
 
     __slots__ = ("_deltas", "_starts", "inflated", "shortage", "size", "why")
 

@@ -1,7 +1,7 @@
 """What a compressed batch says about itself, read from its frames; nothing is inflated here.
 
-`announced` says how long the records of a batch will be. Who has to inflate them chooses the place by
-it: the event loop, a thread, or the one thread for the largest (look.py, core/inflation.py). What an
+`announced` says how long the records of a batch will be. By it the broker chooses where to inflate them: on
+the event loop, in a thread, or in the one thread for the largest (look.py, core/inflation.py). What an
 honest encoder writes never inflates to more:
 
     gzip    the length stands behind the data (one member: no client writes several)
@@ -9,10 +9,10 @@ honest encoder writes never inflates to more:
     lz4     the length stands in the frame's head, or else there are so many blocks of a known largest size
     zstd    likewise; a block inflates to 128 KiB at the most
 
-A batch that inflates to more than it announces has lied. That is found out when it is inflated, always with
-a bound: it has then been begun at the wrong place, and nothing worse.
+A batch that inflates to more than it announces has lied. Inflating always has a bound, so the lie is found
+there, and the batch is begun again where it belongs: that is all it achieves.
 
-Garbage in frames that a codec checks itself is not reported here: the codec says it better.
+What a codec checks itself is not checked here: the codec's error says more.
 """
 
 from __future__ import annotations
@@ -118,15 +118,32 @@ def zstd_blocks(data: memoryview) -> Iterator[int]:
                 yield parameters.content_size
             last = 0
             while not last:
-                block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
-                last, kind, size = block & 1, block >> 1 & 3, block >> 3
-                at += 3 + (1 if kind == _RLE else size)
+                last, kind, size, at = _zstd_block(data, at)
                 yield 0 if known else _ZSTD_BLOCK if kind == _COMPRESSED else size
             at += 4 if parameters.has_checksum else 0
     except (zstandard.ZstdError, struct.error, IndexError) as error:
         raise bad(error) from None
     if at != len(data):
         raise CorruptMessage("the zstd data of the batch ends too soon")
+
+
+def is_one_zstd_frame(data: memoryview) -> bool:
+    """Whether data that `zstd_blocks` found whole is one frame, with nothing behind it."""
+    (magic,) = _UINT.unpack_from(data)
+    if magic in _SKIPPABLE:
+        return False
+    head = data[:_LONGEST_HEAD]
+    at, last = zstandard.frame_header_size(head), 0
+    while not last:
+        last, _, _, at = _zstd_block(data, at)
+    return at + (4 if zstandard.get_frame_parameters(head).has_checksum else 0) == len(data)
+
+
+def _zstd_block(data: memoryview, at: int) -> tuple[int, int, int, int]:
+    """Whether a block is the last of its frame, its kind and size, and where the next begins."""
+    block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+    kind, size = block >> 1 & 3, block >> 3
+    return block & 1, kind, size, at + 3 + (1 if kind == _RLE else size)
 
 
 # --- lz4 ----------------------------------------------------------------------------------------

@@ -85,4 +85,4 @@ def _look_inside(batch: memoryview, head: BatchHead, codec: int, limit: int) -> 
     check_count(head, size)
     if asks(records):
         return Look(head, ASKS, size, records if size <= CARRIED else None)
-    return Look(head, PLAIN)
+    return _new(Look, (head, PLAIN, 0, None))

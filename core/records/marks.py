@@ -1,18 +1,18 @@
-"""Whether a batch may ask for something: the one search that plain batches pay for.
+"""Whether a batch may ask something of the broker: the one search that every batch pays for.
 
 Every header that asks something of the broker begins with `qmq-`. People also write `QMQ-Delay-Ms` or
-`qmq-delay`, and such a message must not be delivered at once in silence; so any name that begins so, case
-aside, has the batch opened (core/wheel/intake/split.py), where it is obeyed or refused. Names in OURS
-are the broker's own, on records that it delivered and somebody copied: they ask for nothing, and a
-batch in which there are only those stays closed.
+`qmq-delay`, and such a message must not be delivered at once without an error. So any name that begins so,
+in any case, has the batch opened (core/wheel/intake/split.py), where the header is obeyed or refused. The
+names in OURS are the broker's own: they stand on records that it delivered and that somebody copied. They
+ask for nothing, and a batch that has only those is not opened.
 
-What this costs is on the path of every batch. A batch that ends with a zero ends with a record without
-headers: it is searched for the small letters alone, at the speed of memory. Only where the last record has
-headers is the case put aside, which takes three times as long.
+The search is on the path of every batch. A batch that ends with a zero ends with a record without headers:
+only the small letters are searched for, at the speed of memory. If the last record has headers, letters of
+both cases are, which takes twice as long.
 
-A compressed batch is looked through piece by piece (`survey`), so that it needs the memory of one piece.
-What lies on the border of two pieces is seen with the second. On the way the inflated bytes are counted:
-a batch cannot hold more records than fit into them.
+A compressed batch is searched piece by piece (`survey`), so it takes the memory of one piece. A name that
+spans two pieces is found. The inflated bytes are counted on the way: a batch cannot hold more records than
+fit into them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CARRIED = max(map(len, OURS)) - 1
 _SHORT = 1 << 10
 """Shorter pieces are copied behind what was carried."""
 _SMALL = 1 << 10
-"""Up to here a copy in small letters is cheaper than a search with the case aside."""
+"""Up to here a copy in small letters is cheaper than a search for both cases."""
 
 
 class Survey(NamedTuple):
@@ -108,7 +108,7 @@ def _asks(data: Data, end: int) -> bool:
 
 
 def _foreign(data: Data, end: int) -> bool:
-    """Whether a name of ours is not what each `qmq-` that begins before `end` belongs to."""
+    """Whether some `qmq-` that begins before `end` is not the beginning of a name in OURS."""
     lowered = bytes(data).lower()
     return _begun(lowered, PREFIX, end) != sum(_begun(lowered, name, end) for name in OURS)
 

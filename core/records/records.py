@@ -1,9 +1,9 @@
-"""The records inside a batch: opened only where a single record matters.
+"""The records inside a batch: read only where a single record matters.
 
 A record: varint length, attributes (1 byte, unused), varint timestamp delta, varint offset delta,
 varint key length and key, varint value length and value, varint header count, then for each header a
-varint key length and key and a varint value length and value. Varints are zigzag; -1 is null. All is
-read from bytes that a client wrote, so every length is checked against what is left.
+varint key length and key and a varint value length and value. Varints are zigzag; -1 is null. A client
+wrote all of it, so every length is checked against what is left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A batch that goes the wrong way, is inflated in vain, or keeps the event loop with what it announces."""
+"""A batch that goes the wrong way, is inflated twice, or keeps the event loop busy with its frames."""
 
 import random
 import struct
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kumquat.core.errors import CorruptMessage, InvalidRecord, KumquatError
 from kumquat.core.records import compression
-from kumquat.core.records.compression import LIGHT, compressed, inflate
+from kumquat.core.records.compression import LIGHT, compressed, inflate, inflate_light
 from kumquat.core.records.frames import GZIP, LZ4, SNAPPY, UNKNOWN, ZSTD, announced
 from kumquat.core.records.look import ASKS, CARRIED, LARGE, PLAIN, look
 from kumquat.core.records.tests.codecs import WRITERS
@@ -56,6 +56,30 @@ def test_only_a_batch_that_the_loop_can_inflate_is_inflated_there(codec: int) ->
     assert found.head.record_count == 1
 
 
+@pytest.mark.parametrize("name", WRITERS)
+@settings(deadline=None, max_examples=30)
+@given(size=st.integers(0, LIGHT), limit=st.sampled_from([1_000, LIMIT]))
+def test_a_light_batch_is_inflated_to_the_last_byte(name: str, size: int, limit: int) -> None:
+    codec, write = WRITERS[name]
+    data = memoryview(write(noise[:size]))
+    said = announced(codec, data, LIMIT)
+    if said > LIGHT:
+        return
+    if size > limit:
+        with pytest.raises(InvalidRecord, match=r"max\.decompressed\.bytes"):
+            inflate_light(codec, data, limit, said)
+    else:
+        assert inflate_light(codec, data, limit, said) == noise[:size]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_delay_header_is_seen_wherever_the_data_is_cut_into_frames(name: str) -> None:
+    codec, write = WRITERS[name]
+    for before in (100, 1_000, 50_000):
+        data = noise[:before] + b"qmq-delay-ms" + noise[:100]
+        assert look(with_data(codec, write(data)), True, LIMIT).verdict is ASKS
+
+
 def test_a_batch_that_inflates_to_more_than_it_announces_is_left_to_a_thread() -> None:
     data = b"".join(b"".join(compressed(GZIP, [part])) for part in (bytes(4 << 20), b"short"))
     assert announced(GZIP, memoryview(data), LIMIT) == 5
@@ -74,7 +98,7 @@ def test_a_batch_that_says_it_is_short_is_not_inflated_byte_by_byte(
 
     monkeypatch.setattr(compression, "_pieces", counted)
     data = memoryview(WRITERS["gzip"][1](bytes(LIGHT)))
-    assert compression.inflate_light(GZIP, data, LIMIT, 0) == bytes(LIGHT)
+    assert inflate_light(GZIP, data, LIMIT, 0) == bytes(LIGHT)
     assert asked[0] > 10_000
 
 

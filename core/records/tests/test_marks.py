@@ -1,4 +1,4 @@
-"""A batch that asks for something and is taken for a plain one, or is opened in vain."""
+"""A batch that asks for something and is taken for a plain one, or is opened for nothing."""
 
 import struct
 from itertools import pairwise

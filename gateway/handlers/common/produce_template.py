@@ -2,20 +2,20 @@
 
 A producer that pipelines small batches to one topic sends the same bytes again and again around each
 batch: only the correlation id, the batch and its length differ. Decoding all of it, building the answer
-and encoding that is most of what such a request costs. A `Template` holds the bytes before and behind the
-batch, and the answer with holes for what differs. A frame that fits is taken apart by one `unpack`, and
+and encoding that is most of what such a request costs. A `Template` holds the bytes before and after the
+batch, and the answer with gaps for what differs. A frame that fits is taken apart by one `unpack`, and
 its answer is one `pack`. When a template is made is decided in repeats.py.
 
 What makes this safe:
 - A template is made of a request that was decoded, and only if encoding it again gives the same bytes. So a
   frame with the same bytes around its batch, and a length that fits, decodes to the same request with
   another batch.
-- The answer is what the encoder gives for three marks, which are then looked for and cut out of it.
+- The answer is what the encoder gives for three marker values, which are then found and cut out of it.
 - Whatever does not fit (another frame, a deleted topic) and whatever is refused is left to the handler:
   `stage` gives None, and nothing has happened.
 - A batch that has to wait goes the handler's way too, but has been looked at already. So it is decoded, and
   the connection is given what it has to await, with the look in it (produce_opening.py).
-- test_produce_template.py holds it against the handler, byte for byte, in every version.
+- test_produce_template.py compares it with the handler, byte for byte, in every version.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Template:
         self._session = session
         self._route = route
         log = session.broker.log
-        self._append = log.append_nowait
+        self._append = log.append_nowait  # bound once: to look it up each time costs 0.1 µs
         self._limit = log.inflation.limit
         self._subject = subject
         self._all = request.acks == ALL

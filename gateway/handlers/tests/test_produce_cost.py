@@ -39,7 +39,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(module, name, counted)
 
     count(batches, "crc32c", "CRC checks")
-    for codec in ("_gzip", "_snappy", "_lz4", "_zstd"):
+    for codec in ("_gzip", "_snappy", "_lz4", "_zstd", "_zstd_whole"):
         count(compression, codec, "inflations")
     count(KumquatError, "__init__", "errors")
     count(WouldBlock, "__init__", "errors")
