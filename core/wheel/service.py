@@ -263,10 +263,8 @@ class DelayService:
 
     def recount(self) -> None:
         """Blocks: count again how much is pending, since some of it was lost."""
-        schedule = self._schedule
-        subjects = [subject.id for subject in self._log.subjects]
-        counts = {sid: self._queries.count_blocking(sid) for sid in subjects}
-        schedule.pending = {sid: count for sid, count in counts.items() if count > 0}
+        counts = {one.id: self._queries.count_blocking(one.id) for one in self._log.subjects}
+        self._schedule.pending = {subject: count for subject, count in counts.items() if count > 0}
 
     def statistics(self) -> DelayStatistics:
         schedule, counters = self._schedule, self._schedule.counters
