@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 
 import kumquat
 
+pytestmark = pytest.mark.long  # it builds, installs, and starts several brokers
 REPOSITORY = Path(kumquat.__file__).parent.parent
 
 
