@@ -9,6 +9,7 @@ from confluent_kafka import (
     OFFSET_END,
     OFFSET_INVALID,
     Consumer,
+    KafkaError,
     KafkaException,
     TopicPartition,
 )
@@ -60,6 +61,9 @@ class Confluent:
         records = []
         for message in messages:
             if (error := message.error()) is not None:
+                # A deleted topic is reported once; librdkafka goes on with the others, as Java does.
+                if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
                 raise KafkaException(error)
             topic, offset, value = message.topic(), message.offset(), message.value()
             assert topic is not None
