@@ -103,6 +103,11 @@ class Coordinator:
                     self._draft.discard()
                     raise
                 position = self._append([], allowed)
+            except (
+                BaseException
+            ):  # a fault in the broker: the next decision begins from a whole state
+                self._draft.discard()
+                raise
             if position > self.position:
                 self.position = position
         self._draft.keep()

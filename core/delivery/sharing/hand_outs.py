@@ -18,8 +18,6 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING
 
-import trio
-
 from kumquat.core.delivery.engine import Allowed, hand_out, missed, overtaken, pull_action
 from kumquat.core.delivery.policy import waiting
 from kumquat.core.delivery.ranges import Range
@@ -103,7 +101,7 @@ class HandOuts:
     def look_again(self, waiter: Waiter) -> str | None:
         """Time has passed for a member that waits. Gives the member that is to be told to rebalance, if
         any."""
-        now = waiter.looked = trio.current_time()
+        now = waiter.looked = self._sharing.now()
         self.feed()
         progress = self._progress(waiter.log)
         if progress is None or waiter not in self._waiting:
@@ -171,7 +169,7 @@ class HandOuts:
             return False
         if subject.earliest != self._earliest or progress.redelivery.total:
             self._expire(progress)
-        now = trio.current_time()
+        now = self._sharing.now()
         most = sharing.config(self.group.name).lease_max_records
         if not self._policy.pace(log.member_id).rate:
             most = min(most, FIRST_HAND_OUT)

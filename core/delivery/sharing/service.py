@@ -249,6 +249,10 @@ class Sharing:
         self._applied(changes)
         return True
 
+    @staticmethod
+    def now() -> float:
+        return trio.current_time()
+
     def allowed(self, gid: int, sid: int) -> Allowed:
         return self._allowed.get((gid, sid), Allowed.NOTHING)
 
