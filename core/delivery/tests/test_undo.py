@@ -1,0 +1,124 @@
+"""An action that was applied and taken back has never been: whatever the state, whatever the action."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kumquat.core.delivery import actions, engine
+from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.ranges import Range
+from kumquat.core.delivery.state import Groups, Member
+from kumquat.core.delivery.undo import Undo, remember
+
+GIDS, SIDS, MEMBERS = [1, 2], [5, 6], ["m", "n"]
+
+
+def shape(groups: Groups) -> dict[str, Any]:
+    """All of it, in its order where that counts."""
+    return {
+        "groups": {gid: groups.snapshot(group) for gid, group in groups.by_id.items()},
+        "names": {name: group.id for name, group in groups.by_name.items()},
+        "slots": {sid: dict.fromkeys(slots) for sid, slots in groups.slots.items() if slots},
+        "numbers": {sid: (n.given, n.top) for sid, n in groups.numbers.items()},
+        "next": groups.next_id,
+        "silent": dict(groups.silent),
+    }
+
+
+def identities(groups: Groups) -> dict[object, int]:
+    """Objects that others hold on to: pull logs and groups."""
+    found: dict[object, int] = {gid: id(group) for gid, group in groups.by_id.items()}
+    for sid, slots in groups.slots.items():
+        for slot, (group, log) in slots.items():
+            assert group.progress[sid].pull_logs[slot] is log
+            found[sid, slot] = id(log)
+    return found
+
+
+def made(groups: Groups, kind: str, gid: int, sid: int, member_id: str, n: int) -> Action | None:
+    """An action of this kind that fits the groups; None: there is none."""
+    if kind == "group":
+        return actions.Group(groups.next_id, f"g{groups.next_id}")
+    if kind in ("gone", "silent"):
+        return actions.Gone(sid) if kind == "gone" else actions.Silent(n)
+    group = groups.by_id.get(gid)
+    if group is None:
+        return None
+    progress = group.progress.get(sid)
+    log = next(iter(progress.pull_logs.values()), None) if progress is not None else None
+    simple: dict[str, Action] = {
+        "forget": actions.Forget(gid),
+        "left": actions.Left(gid, member_id),
+        "commit": actions.Commit(gid, sid, n, -1, ""),
+        "share": actions.Share(gid, sid, n),
+        "expire": actions.Expire(gid, sid, n),
+        "drop": actions.Drop(gid, sid),
+        "heard": actions.Heard(gid, member_id),
+    }
+    if kind in simple:
+        return simple[kind]
+    if kind == "member":
+        member = Member(member_id, n, "eager", "c", "h", 1, 1, holds={sid: n % 2})
+        return actions.Member(gid, {name: getattr(member, name) for name in Member.__slots__})
+    if kind == "slot":
+        return engine.open_pull_log(groups, group, sid, member_id)
+    if progress is None:
+        return None
+    if kind == "unshare":
+        return actions.Unshare(gid, sid) if progress.settled else None
+    if log is None:
+        return None
+    if kind == "release":
+        return actions.Release(gid, sid, log.slot)
+    if kind == "pull":
+        return engine.pull_action(gid, sid, log, [Range(progress.cursor, n + 1, 1)])
+    return engine.ack(gid, sid, log, log.position + n)
+
+
+KINDS = ["group", "forget", "member", "left", "commit", "share", "unshare", "slot"]
+KINDS += ["release", "drop", "gone", "heard", "silent", "ack", "expire"]
+"""`pull` is applied, and never taken back."""
+STEPS = st.tuples(
+    st.sampled_from([*KINDS, "pull", "pull"]),
+    st.sampled_from(GIDS),
+    st.sampled_from(SIDS),
+    st.sampled_from(MEMBERS),
+    st.integers(0, 5),
+)
+
+
+@given(st.lists(st.tuples(STEPS, st.booleans()), max_size=40))
+@settings(deadline=None, max_examples=200)
+def test_what_is_taken_back_leaves_nothing(history: list[tuple[Any, bool]]) -> None:
+    """Runs of actions that are taken back together, between others that stay."""
+    groups, undo = Groups(), Undo()
+    groups.apply(actions.Group(1, "g1"))
+    groups.apply(actions.Share(1, 5, 0))
+    groups.apply(actions.Jump(0))
+    before, objects = copy.deepcopy(shape(groups)), identities(groups)
+    for step, taken_back in history:
+        action = made(groups, *step)
+        if taken_back and action is not None and not isinstance(action, actions.Pull):
+            remember(undo, groups, action)
+            groups.apply(action)
+            continue
+        undo.revert()
+        assert shape(groups) == before
+        assert identities(groups) == objects
+        action = made(groups, *step)
+        if action is not None and not taken_back:
+            groups.apply(action)
+        before, objects = copy.deepcopy(shape(groups)), identities(groups)
+
+
+@pytest.mark.parametrize(
+    "action", [actions.Jump(0), actions.Stopped(), actions.Pull(1, 5, 1, 1, [])]
+)
+def test_what_no_decision_makes_cannot_be_remembered(action: Action) -> None:
+    with pytest.raises(TypeError, match="no decision makes"):
+        remember(Undo(), Groups(), action)
