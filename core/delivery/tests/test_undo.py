@@ -92,14 +92,26 @@ STEPS = st.tuples(
 )
 
 
-@given(st.lists(st.tuples(STEPS, st.booleans()), max_size=40))
+def lived() -> Groups:
+    """Two groups of two members that share a subject, some of it leased and acked."""
+    groups = Groups()
+    for gid in GIDS:
+        groups.apply(actions.Group(gid, f"g{gid}"))
+        groups.apply(actions.Share(gid, 5, 0))
+        for member_id in MEMBERS:
+            for kind, n in (("member", 1), ("slot", 0), ("pull", 4), ("ack", 2)):
+                action = made(groups, kind, gid, 5, member_id, n)
+                if action is not None:
+                    groups.apply(action)
+    groups.apply(actions.Jump(0))
+    return groups
+
+
+@given(st.lists(st.tuples(STEPS, st.booleans()), min_size=10, max_size=40))
 @settings(deadline=None, max_examples=200)
 def test_what_is_taken_back_leaves_nothing(history: list[tuple[Any, bool]]) -> None:
     """Runs of actions that are taken back together, between others that stay."""
-    groups, undo = Groups(), Undo()
-    groups.apply(actions.Group(1, "g1"))
-    groups.apply(actions.Share(1, 5, 0))
-    groups.apply(actions.Jump(0))
+    groups, undo = lived(), Undo()
     before, objects = copy.deepcopy(shape(groups)), identities(groups)
     for step, taken_back in history:
         action = made(groups, *step)
