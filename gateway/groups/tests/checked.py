@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kumquat.gateway.groups.tests.simulation import Simulation
 
 T = TypeVar("T")
-FAILS = 0.3
+FAILS = 0.8
 BACK = ("members", "roster", "via")
 """Attributes that lead back, or to something that is compared elsewhere."""
 
