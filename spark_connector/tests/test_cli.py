@@ -123,7 +123,7 @@ def test_without_pyspark_it_is_a_stack_of_errors(tmp_path: Path) -> None:
     """The script comes with the broker, which needs no PySpark; so does the package."""
     code = (
         "import sys; sys.modules['pyspark'] = None\n"
-        "try:\n    from spark_connector import read_subject\n"
+        "try:\n    from kumquat.spark import read_subject\n"
         "except ImportError as error:\n    print(error)\n"
         "from kumquat.spark.cli import main; sys.exit(main(['report', 'one']))"
     )
