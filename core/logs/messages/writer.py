@@ -57,6 +57,8 @@ from kumquat.core.records.batch import (
 )
 
 _FORGOTTEN_AT_ONCE = 1_000
+_BUFFERS = 2
+"""Of each staged frame: its header and its payload."""
 
 
 class Appended(NamedTuple):
@@ -193,6 +195,22 @@ class Writer:
             original = check_sequence(before, *origin)
             if original is not None:
                 return Appended(original.base_sequence, -1, original.end)
+        staged = len(self._staged)
+        try:
+            return self._stage_parts(subject, origin, parked, cancels, plain, before)
+        except BaseException:
+            self._undo_staged(staged)
+            raise
+
+    def _stage_parts(
+        self,
+        subject: Subject,
+        origin: Origin,
+        parked: bytes,
+        cancels: list[CancelItem],
+        plain: bytearray | None,
+        before: ProducerState | None,
+    ) -> Appended:
         if subject.generation != self._state.generation:
             self.stage_state(subject)
         if parked:
@@ -213,14 +231,21 @@ class Writer:
             raise self.fenced
         if subject.generation != self._state.generation:
             self.stage_state(subject)
-        self._stage_delayed(DELIVERED, subject, sids, True, NO_ORIGIN, None)
-        view = memoryview(batch)
-        return self._stage_batch(subject, view, read_head(view), -1, None)
+        staged = len(self._staged)
+        try:
+            self._stage_delayed(DELIVERED, subject, sids, True, NO_ORIGIN, None)
+            view = memoryview(batch)
+            return self._stage_batch(subject, view, read_head(view), -1, None)
+        except BaseException:
+            self._undo_staged(staged)
+            raise
 
     def give_up_nowait(self, subject: Subject, sids: bytes) -> None:
         """Stage that these parked messages will never be delivered: they are damaged."""
         if self.fenced is not None:
             raise self.fenced
+        if subject.generation != self._state.generation:
+            self.stage_state(subject)
         self._stage_delayed(DELIVERED, subject, sids, False, NO_ORIGIN, None)
 
     def _stage_delayed(
@@ -312,18 +337,21 @@ class Writer:
             for frame in delayed:
                 self.listener.apply(*frame)
 
-    def _undo_staged(self) -> None:
+    def _undo_staged(self, first: int = 0) -> None:
+        """Take back what is staged, from this frame on."""
         state = self._state
-        for kind, subject, _, base, _, _, _, _, (producer, before) in reversed(self._staged):
+        undone = self._staged[first:]
+        for kind, subject, _, base, _, _, _, _, (producer, before) in reversed(undone):
             if kind == MESSAGES and subject is not None:
                 state.unmessages(subject, base)
             elif kind == SUBJECT_STATE and subject is not None:
                 state.untouch(subject)
             if producer >= 0 and subject is not None:
                 state.unproduced(subject, producer, before)
-        self._buffers = []
-        self._staged = []
-        self._staged_end = self._commit.written
+        if undone:
+            self._staged_end = undone[0][2]
+        del self._staged[first:]
+        del self._buffers[_BUFFERS * first :]
 
 
 def _repeated(subject: Subject, original: ProducerBatch) -> Appended:

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from kumquat.core.errors import StorageError
+from kumquat.core.errors import InvalidTimestamp, StorageError
 from kumquat.core.logs.messages.format import CANCEL, DELIVERED, PARKED
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.parked import (
@@ -33,10 +33,13 @@ from kumquat.core.logs.tests.batches import batch
 from kumquat.core.logs.tests.driver import DATA, OPTIONS
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.records import read_head, records_of
+from kumquat.core.records.batch import LOG_APPEND_TIME
 from kumquat.core.records.look import ASKS, PLAIN
 
 NOW = 1_700_000_000_000
 PRODUCER = 7
+ATTRIBUTES = 22
+"""Where the low byte of a batch's attributes is."""
 
 
 @dataclass
@@ -185,6 +188,25 @@ def test_a_cut_at_any_step_leaves_a_part_of_no_batch(seed: int) -> None:
             while log.preamble_step(1):
                 synced(log)
     assert looked > 60
+
+
+def test_a_batch_that_is_refused_at_its_last_part_is_stored_in_part() -> None:
+    """message.timestamp.type was altered while the batch was opened."""
+    log, ear = opened(FakeFiles(DATA))
+    subject = log.create_subject_nowait("s")
+    log.write_nowait()
+    log.append_nowait(subject, memoryview(batch(b"before")))
+    origin, parked, cancels, plain = split_batch(0, "pcm")
+    assert plain is not None
+    plain[ATTRIBUTES] |= LOG_APPEND_TIME
+    with pytest.raises(InvalidTimestamp):
+        log.park_nowait(subject, origin, parked, cancels, plain)
+    log.append_nowait(subject, memoryview(batch(b"after")))
+    log.write_nowait()
+    synced(log)
+    assert not ear.heard
+    assert values(log, "s") == [b"before", b"after"]
+    assert log.park_nowait(subject, *split_batch(0, "pcm")).base_sequence == 2, "taken for a retry"
 
 
 def test_a_write_that_fails_leaves_no_trace_of_a_parked_batch() -> None:
