@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
+from threading import Lock
 from time import monotonic
 from typing import TypeAlias
 
@@ -42,6 +43,9 @@ class Locator:
         self._complaints = Complaints(log)
         self._not_rebuilt: dict[int, tuple[float, str]] = {}
         """Segments whose index could not be made: when to try again, and why."""
+        self._rebuilding = Lock()
+        self._rebuilt: dict[int, int] = {}
+        """How many times the index of a segment was made."""
 
     # --- by sequence ---------------------------------------------------------------------------
 
@@ -207,14 +211,21 @@ class Locator:
             ) from damaged
 
     def rebuild(self, segment: Segment, damaged: IndexDamaged) -> None:
-        """Blocks: make an index again from its segment. Where that took long and failed it is not tried
-        again at once: each reader would ask for it."""
+        """Blocks: make an index again from its segment. One thread does it; others that need it meanwhile
+        wait, and have it then."""
+        rebuilt = self._rebuilt.get(segment.base, 0)
+        with self._rebuilding:
+            if self._rebuilt.get(segment.base, 0) == rebuilt:
+                self._rebuild(segment, damaged)
+                self._rebuilt[segment.base] = rebuilt + 1
+
+    def _rebuild(self, segment: Segment, damaged: IndexDamaged) -> None:
+        """Where that took long and failed it is not tried again at once: each reader would ask for it."""
         path, began = segment.index_path, monotonic()
         again_at, why = self._not_rebuilt.get(segment.base, (-inf, ""))
         if began < again_at:
             raise StorageError(why)
         self._complaints.error(path, f"{path}: {damaged}; making it again from the segment")
-        self.indexes.forget(segment)
         try:
             rebuild_index(self._log.files, self._log.options, segment)
         except OSError as error:
@@ -223,4 +234,6 @@ class Locator:
             if now - began > _COSTLY_SECONDS:
                 self._not_rebuilt[segment.base] = (now + _TIMES_AS_LONG * (now - began), why)
             raise StorageError(why) from error
+        finally:
+            self.indexes.forget(segment)  # others may have opened the damaged one meanwhile
         self._not_rebuilt.pop(segment.base, None)

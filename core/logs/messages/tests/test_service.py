@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 
 from kumquat.core.errors import CorruptMessage, KumquatError, OffsetOutOfRange
@@ -135,6 +136,29 @@ def test_the_bounds_of_a_batch_are_right_in_every_segment(tmp_path: Path) -> Non
             assert log.bounds_nowait(subject, 119) == (117, 120)
         async with service(directory, segment_bytes=2_000) as log:
             await check(log, log.subjects.by_name["s"])
+
+    run(story, tmp_path)
+
+
+def test_readers_that_find_an_index_damaged_at_once_get_in_each_others_way(tmp_path: Path) -> None:
+    async def story(directory: Path) -> None:
+        async with service(directory, segment_bytes=20_000) as log:
+            subject = log.create_subject_nowait("s")
+            for n in range(600):
+                append(log, subject, b"%d" % n, b"x" * 50)
+                if n % 20 == 0:
+                    await log.wait_synced()
+            sealed = log.log.state.segments[:-1]
+            assert len(sealed) > 3
+            while any(segment.unindexed is not None for segment in sealed):
+                await trio.lowlevel.checkpoint()
+            for _ in range(5):
+                for segment in sealed:
+                    segment.index_path.write_bytes(b"damaged")
+                    log._reader.locator.indexes.forget(segment)
+                async with trio.open_nursery() as nursery:
+                    for sequence in range(0, 1200, 20):
+                        nursery.start_soon(log.bounds, subject, sequence)
 
     run(story, tmp_path)
 
