@@ -85,12 +85,19 @@ class Coordinator:
         if effects.notes or effects.answers:
             self._resolve(effects)
         if effects.touched:
-            self.decisions.answer_held(effects.touched, now)
-            more = draft.finish()
-            assert not more.actions, "an answer to a held JoinGroup changes nothing that is stored"
-            draft.keep()
-            self._resolve(more)
+            self._answer_held(effects.touched, now)
         return answer
+
+    def _answer_held(self, touched: Iterable[Pair], now: float) -> None:
+        try:
+            self.decisions.answer_held(touched, now)
+        except BaseException:  # a fault in the broker: the next decision begins from a whole state
+            self._draft.discard()
+            raise
+        more = self._draft.finish()
+        assert not more.actions, "an answer to a held JoinGroup changes nothing that is stored"
+        self._draft.keep()
+        self._resolve(more)
 
     def _write(self, effects: Effects) -> None:
         allowed = self.decisions.allowed(effects.touched) if effects.touched else {}

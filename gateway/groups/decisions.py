@@ -355,11 +355,13 @@ class Decisions:
         wait for."""
         for gid, sid in pairs:
             roster = self._members.rosters.get(gid)
-            division = None if roster is None else roster.divisions.get(sid)
-            if roster is not None and division is not None:
-                for presence in list(division.subscribers.values()):
-                    if presence.ticket is not None:
-                        self._classic.answer_held(roster, presence, now)
+            if roster is None:
+                continue
+            division = roster.divisions.get(sid)  # None: the subject was deleted
+            concerned = roster.presences if division is None else division.subscribers
+            for presence in list(concerned.values()):
+                if presence.ticket is not None:
+                    self._classic.answer_held(roster, presence, now)
 
     def adopt(self, gid: int) -> None:
         """A group that a decision has made exists now: its roster was built on the draft of it."""

@@ -367,6 +367,18 @@ def test_a_subject_that_is_made_or_deleted_is_told() -> None:
     world.check()
 
 
+def test_a_joiner_is_not_held_for_a_subject_that_is_deleted() -> None:
+    world = Simulation("t", "u", mode="exclusive", checked=True)
+    owner, joiner = Classic(world, "owner", ["t", "u"]), Classic(world, "joiner", ["t", "u"])
+    live(world, owner, seconds=2)
+    live(world, joiner, seconds=1)
+    assert joiner.state == "joining"
+    (moving,) = [topic for topic in ("t", "u") if step_of(world, topic) is Step.MOVING]
+    world.delete(moving)
+    assert joiner.ticket is not None
+    assert joiner.ticket.answer is not None
+
+
 def test_a_group_that_is_left_stays_and_is_empty() -> None:
     world = Simulation("t", checked=True)
     member = Classic(world, "m", ["t"])
