@@ -372,7 +372,7 @@ class GroupService:
         self._tell(lambda: self._core.subject_removed(subject.id, trio.current_time()))
 
     def _tell(self, decide: Callable[[], None]) -> None:
-        """What has happened elsewhere has happened; at the next start it is seen anyway."""
+        """What has happened elsewhere has happened. The coordinator tries again until it is written."""
         try:
             self._do(decide)
         except CoordinatorNotAvailable as error:
