@@ -52,7 +52,10 @@ class Undo:
         self._steps.append((_set_item, (mapping, key, mapping.get(key, _MISSING))))
 
     def whole(self, container: dict[Any, Any] | set[Any]) -> None:
-        self._steps.append((_set_all, (container, container.copy())))
+        """The first copy is enough: thousands may be removed one by one."""
+        if id(container) not in self._kept:
+            self._kept[id(container)] = container
+            self._steps.append((_set_all, (container, container.copy())))
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
         self._steps.append((function, arguments))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kumquat.core.delivery import actions
 from kumquat.core.errors import StorageError
 from kumquat.gateway.groups.deadlines import Deadlines
-from kumquat.gateway.groups.decisions import Decisions
+from kumquat.gateway.groups.decisions import ADDED, REMOVED, Decisions
 from kumquat.gateway.groups.draft import Draft, Effects
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group, Groups
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.groups.assignment.modes import World
+    from kumquat.gateway.groups.deadlines import Key
     from kumquat.gateway.groups.draft import Pair
     from kumquat.gateway.groups.membership.client_assigned import ClientAssigned
     from kumquat.gateway.groups.membership.members import Caller, Limits
@@ -85,12 +86,19 @@ class Coordinator:
         if effects.notes or effects.answers:
             self._resolve(effects)
         if effects.touched:
-            self.decisions.answer_held(effects.touched, now)
-            more = draft.finish()
-            assert not more.actions, "an answer to a held JoinGroup changes nothing that is stored"
-            draft.keep()
-            self._resolve(more)
+            self._answer_held(effects.touched, now)
         return answer
+
+    def _answer_held(self, touched: Iterable[Pair], now: float) -> None:
+        try:
+            self.decisions.answer_held(touched, now)
+        except BaseException:  # a fault in the broker: the next decision begins from a whole state
+            self._draft.discard()
+            raise
+        more = self._draft.finish()
+        assert not more.actions, "an answer to a held JoinGroup changes nothing that is stored"
+        self._draft.keep()
+        self._resolve(more)
 
     def _write(self, effects: Effects) -> None:
         allowed = self.decisions.allowed(effects.touched) if effects.touched else {}
@@ -207,11 +215,20 @@ class Coordinator:
         return self._carry_out(lambda: self.decisions.expire(group_ids), now)
 
     def subject_added(self, subject: Subject, now: float) -> None:
-        self._carry_out(lambda: self.decisions.subject_added(subject, now), now)
+        self._insist((ADDED, subject.id), now)
 
     def subject_removed(self, sid: int, now: float) -> None:
         """All groups forget it, and members that held it are told."""
-        self._carry_out(lambda: self.decisions.subject_removed(sid), now)
+        self._insist((REMOVED, sid), now)
+
+    def _insist(self, key: Key, now: float) -> None:
+        """Take in what has happened elsewhere; where it cannot be written, `tick` tries it again."""
+        try:
+            self._carry_out(lambda: self.decisions.passed(key, now), now)
+        except StorageError:
+            self.deadlines.set(key, now + RETRY_SECONDS)
+            self._draft.keep()
+            raise
 
     def config_changed(self, group_id: str | None, sid: int | None, now: float) -> None:
         """The config of a group, or of a subject for all groups, was altered."""

@@ -37,6 +37,14 @@ class Deadlines:
         self._undo.call(self._put, key, self._when.get(key))
         self._put(key, when)
 
+    def move_on(self, key: Key, when: float) -> None:
+        """`set`, which stays when the decision is taken back, unless the deadline is new: somebody was
+        heard, whatever becomes of the request."""
+        if key in self._when:
+            self._put(key, when)
+        else:
+            self.set(key, when)
+
     def drop(self, key: Key) -> None:
         if key in self._when:
             self._undo.call(self._put, key, self._when.pop(key))

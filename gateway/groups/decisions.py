@@ -61,12 +61,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kumquat.core.delivery.state import Group
-    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.groups.deadlines import Deadlines, Key
     from kumquat.gateway.groups.draft import Draft, Pair
     from kumquat.gateway.groups.membership.client_assigned_states import Participant
     from kumquat.gateway.groups.offsets import Position
 
+ADDED, REMOVED = "added", "removed"
+"""Deadlines: (ADDED, subject id) and (REMOVED, …) when a change of subjects that could not be written is
+tried again."""
 ALLOWED = {Step.SHARING: Allowed.ALL, Step.DRAINING: Allowed.AGAIN}
 
 logger = logging.getLogger(__name__)
@@ -250,6 +252,9 @@ class Decisions:
         if kind == SILENCE:
             self._members.count_silence(now)
             return
+        if kind in (ADDED, REMOVED):
+            self._subject_changed(kind, key[1], now)
+            return
         roster = self._members.rosters.get(key[1])
         if roster is None:
             return
@@ -319,13 +324,15 @@ class Decisions:
     def _info(self, text: str, *arguments: object) -> None:
         self._draft.note(logger, logging.INFO, text, *arguments)
 
-    def subject_added(self, subject: Subject, now: float) -> None:
-        self._members.subject_added(subject, now)
-
-    def subject_removed(self, sid: int) -> None:
-        """All groups forget it, and members that held it are told."""
-        self._draft.append([actions.Gone(sid)])
-        self._members.subject_removed(sid)
+    def _subject_changed(self, kind: str, sid: int, now: float) -> None:
+        """A new subject is told to those who are subscribed to it. One that was deleted is forgotten by all
+        groups, and members that held it are told."""
+        subject = self._world.subjects.by_id.get(sid)
+        if kind == REMOVED:
+            self._draft.append([actions.Gone(sid)])
+            self._members.subject_removed(sid)
+        elif subject is not None:
+            self._members.subject_added(subject, now)
 
     def config_changed(self, group_id: str | None, sid: int | None, now: float) -> None:
         """The config of a group, or of a subject for all groups, was altered."""
@@ -355,11 +362,13 @@ class Decisions:
         wait for."""
         for gid, sid in pairs:
             roster = self._members.rosters.get(gid)
-            division = None if roster is None else roster.divisions.get(sid)
-            if roster is not None and division is not None:
-                for presence in list(division.subscribers.values()):
-                    if presence.ticket is not None:
-                        self._classic.answer_held(roster, presence, now)
+            if roster is None:
+                continue
+            division = roster.divisions.get(sid)  # None: the subject was deleted
+            concerned = roster.presences if division is None else division.subscribers
+            for presence in list(concerned.values()):
+                if presence.ticket is not None:
+                    self._classic.answer_held(roster, presence, now)
 
     def adopt(self, gid: int) -> None:
         """A group that a decision has made exists now: its roster was built on the draft of it."""

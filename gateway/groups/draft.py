@@ -8,7 +8,8 @@ the groups as if it were alone. What it does goes through the one Draft, and can
                                    that the decision sees where they lead
     rosters, barriers, bindings    changed in place, after `undo.keep`,     `undo`
                                    `undo.item` or `undo.whole`
-    session clocks and timers      Deadlines.set and drop                   `undo`, by Deadlines itself
+    timers, clocks of new members  Deadlines.set and drop                   `undo`, by Deadlines itself
+    session clocks                 Deadlines.move_on                        stays: the member was heard
     answers to held requests       `answer`                                 never sent
     hand-outs, held JoinGroups     `touch`: to be looked at afterwards      never looked at
     lines in the log               `note`                                   never logged

@@ -30,7 +30,7 @@ from kumquat.core.errors import KumquatError, StorageError
 from kumquat.core.pools import SEARCH, in_thread
 from kumquat.gateway.groups.assignment.pattern import Pattern, matching_patterns
 from kumquat.gateway.groups.coordinator import Coordinator
-from kumquat.gateway.groups.errors import CoordinatorNotAvailable, GroupError
+from kumquat.gateway.groups.errors import CoordinatorNotAvailable, GroupError, UnknownMember
 from kumquat.gateway.groups.membership.members import Caller, Limits
 from kumquat.gateway.groups.membership.refusals import Refusals
 from kumquat.gateway.groups.membership.roster import Ticket
@@ -212,6 +212,8 @@ class GroupService:
                 codes.append(0)
             except GroupError as error:
                 codes.append(error.error_code)
+                if isinstance(error, UnknownMember) and caller.bound.get(group_id) == member_id:
+                    del caller.bound[group_id]  # the connection speaks for nobody any more
         await self._durable()
         return codes
 
@@ -370,7 +372,7 @@ class GroupService:
         self._tell(lambda: self._core.subject_removed(subject.id, trio.current_time()))
 
     def _tell(self, decide: Callable[[], None]) -> None:
-        """What has happened elsewhere has happened; at the next start it is seen anyway."""
+        """What has happened elsewhere has happened. The coordinator tries again until it is written."""
         try:
             self._do(decide)
         except CoordinatorNotAvailable as error:

@@ -134,3 +134,30 @@ def test_what_is_taken_back_leaves_nothing(history: list[tuple[Any, bool]]) -> N
 def test_what_no_decision_makes_cannot_be_remembered(action: Action) -> None:
     with pytest.raises(TypeError, match="no decision makes"):
         remember(Undo(), Groups(), action)
+
+
+def test_a_container_is_copied_once_however_much_is_removed() -> None:
+    """Thousands of members that time out together would otherwise take gigabytes."""
+    groups, undo = Groups(), Undo()
+    groups.apply(actions.Group(1, "g"))
+    members = groups.by_id[1].members = _Counted()
+    for n in range(50):
+        member = Member(f"m{n}", 1, "client", "c", "h", 1, 1)
+        fields = {name: getattr(member, name) for name in Member.__slots__}
+        groups.apply(actions.Member(1, fields))
+    before = copy.deepcopy(shape(groups))
+    for n in range(50):
+        action = actions.Left(1, f"m{n}")
+        remember(undo, groups, action)
+        groups.apply(action)
+    assert members.copies == 1
+    undo.revert()
+    assert shape(groups) == before
+
+
+class _Counted(dict[str, Member]):
+    copies = 0
+
+    def copy(self) -> dict[str, Member]:
+        self.copies += 1
+        return dict(self)

@@ -238,9 +238,11 @@ class Members:
                 self.divisions.advance(roster, sid, now)
 
     def touch(self, roster: Roster, member: Member, now: float) -> None:
-        """A sign of life."""
+        """A sign of life. It counts even if the request cannot be written: with a full disk nobody who
+        sends heartbeats is to be gone."""
         self.draft.hear(roster.group.id, member.id)
-        self.deadlines.set((SESSION, roster.group.id, member.id), now + member.session_ms / 1000)
+        clock = (SESSION, roster.group.id, member.id)
+        self.deadlines.move_on(clock, now + member.session_ms / 1000)
 
     def resume_clock(self, roster: Roster, member: Member, now: float) -> None:
         """The session clock of a member that was there when the broker stopped goes on."""

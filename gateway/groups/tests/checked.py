@@ -1,7 +1,8 @@
 """A coordinator that is checked with every decision.
 
 - Some decisions are tried twice: at first the disk is full. A StorageError, and likewise a refusal,
-  must leave everything as it was, in what is stored and in memory. The second try then does what the
+  must leave everything as it was, in what is stored and in memory (but for the session clocks of members
+  that were heard). The second try then does what the
   first would have done.
 - A decision writes one frame at the most, so a crash never leaves half of one.
 - What is written, read back from its bytes, makes the same groups as those that run.
@@ -21,7 +22,7 @@ from kumquat.core.errors import KumquatError, StorageError
 from kumquat.gateway.groups.coordinator import Coordinator
 from kumquat.gateway.groups.membership.client_assigned import ClientAssigned
 from kumquat.gateway.groups.membership.client_assigned_states import Participant
-from kumquat.gateway.groups.membership.members import Limits
+from kumquat.gateway.groups.membership.members import SESSION, Limits
 from kumquat.gateway.groups.membership.roster import Division, Presence, Roster, Ticket
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Checked(Coordinator):
         return [
             stored(self.groups),
             {name: plain(getattr(members, name)) for name in names},
-            dict(self.deadlines._when),
+            {key: None if key[0] == SESSION else at for key, at in self.deadlines._when.items()},
             plain(self._world.bindings),
         ]
 

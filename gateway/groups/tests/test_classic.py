@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kumquat.core.errors import StorageError
 from kumquat.gateway.groups.membership.roster import Step
 from kumquat.gateway.groups.tests.clients import Classic, Client, Modern
 from kumquat.gateway.groups.tests.simulation import (
@@ -365,6 +366,40 @@ def test_a_subject_that_is_made_or_deleted_is_told() -> None:
     assert "t" not in member.positions
     assert set(member.positions) | set(modern.positions) == {"later"}
     world.check()
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+def test_topics_that_changed_while_the_disk_was_full_reach_their_groups_later(
+    protocol: str,
+) -> None:
+    world = Simulation("t", "u", mode="shared")
+    member = Classic(world, "m", ["t", "u", "later"], protocol=protocol)
+    live(world, member, reads=1)
+    deleted = world.subjects.by_name["t"].id
+    world.disk_is_full = True
+    with pytest.raises(StorageError):
+        world.delete("t")
+    with pytest.raises(StorageError):
+        world.create("later")
+    world.pass_time(3)
+    world.disk_is_full = False
+    world.pass_time(3)
+    assert deleted not in world.groups.by_name[GROUP].progress
+    live(world, member, seconds=12, reads=1)
+    assert set(member.positions) == {"u", "later"}
+    world.check()
+
+
+def test_a_joiner_is_not_held_for_a_subject_that_is_deleted() -> None:
+    world = Simulation("t", "u", mode="exclusive", checked=True)
+    owner, joiner = Classic(world, "owner", ["t", "u"]), Classic(world, "joiner", ["t", "u"])
+    live(world, owner, seconds=2)
+    live(world, joiner, seconds=1)
+    assert joiner.state == "joining"
+    (moving,) = [topic for topic in ("t", "u") if step_of(world, topic) is Step.MOVING]
+    world.delete(moving)
+    assert joiner.ticket is not None
+    assert joiner.ticket.answer is not None
 
 
 def test_a_group_that_is_left_stays_and_is_empty() -> None:

@@ -259,3 +259,18 @@ def test_members_go_on_after_a_restart_without_being_told_anything_new() -> None
     live(world, *members, seconds=12, reads=1)
     assert [(m.epoch, m.member_id) for m in members] == before
     assert max(world.handled["t"].values()) == 1
+
+
+def test_a_member_that_sends_heartbeats_outlives_a_full_disk() -> None:
+    """Each of them would give it a new subject, which cannot be written."""
+    world = Simulation("t")
+    member = Speaker(world)
+    member.join("t", "u")
+    world.create("u")
+    world.disk_is_full = True
+    for _ in range(2 * SESSION_MS // 1000):
+        assert refused(member.owning, "t") == ErrorCode.KAFKA_STORAGE_ERROR
+        world.pass_time(1.0)
+    world.disk_is_full = False
+    world.pass_time(2.0)
+    assert topics(world, member.owning("t")) == ["t", "u"]

@@ -211,6 +211,26 @@ def test_a_silent_member_makes_room_after_its_session(tmp_path: Path) -> None:
     serve(check, tmp_path)
 
 
+def test_a_connection_whose_member_is_gone_is_free_when_it_has_left(tmp_path: Path) -> None:
+    """A consumer that was thrown out, unsubscribes and then assigns its topics itself."""
+
+    async def check(served: Served) -> None:
+        await served.create("t", **{"consume.mode": "shared"})
+        async with served.client() as client:
+            joined = await member(client)
+            for _ in range(10):
+                served.clock.jump(1.5)
+                await served.settled()
+            identity = MemberIdentity(joined.member_id)
+            left = await client.call(LeaveGroupRequest(group_id="g", members=[identity]), 3)
+            assert left.members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])])
+            answer = await client.call(asked, 5)
+            assert answer.topics[0].partitions[0].error_code == 0
+
+    serve(check, tmp_path)
+
+
 def test_a_held_joiner_is_let_go_when_the_broker_stops(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t")

@@ -294,5 +294,6 @@ def test_a_deleted_subject_is_told_to_who_waits_and_groups_forget_it(tmp_path: P
             assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert served.broker.actions.groups.by_name["g"].progress == {}
             assert not served.broker.actions.groups.slots
+            assert not served.broker.sharing._allowed, "of each deleted subject something stays"
 
     serve(check, tmp_path)
