@@ -134,3 +134,14 @@ def test_what_is_taken_back_leaves_nothing(history: list[tuple[Any, bool]]) -> N
 def test_what_no_decision_makes_cannot_be_remembered(action: Action) -> None:
     with pytest.raises(TypeError, match="no decision makes"):
         remember(Undo(), Groups(), action)
+
+
+def test_an_expire_that_is_taken_back_gives_the_leases_back() -> None:
+    groups, undo = lived(), Undo()
+    before = copy.deepcopy(shape(groups))
+    expire = actions.Expire(1, 5, 5)
+    remember(undo, groups, expire)
+    groups.apply(expire)
+    assert shape(groups) != before
+    undo.revert()
+    assert shape(groups) == before
