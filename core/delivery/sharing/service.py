@@ -227,7 +227,11 @@ class Sharing:
         if changes:
             position = self._actions.append_nowait(changes)
             self._applied(changes)
-        self._allowed.update(allowed)
+        for pair, what in allowed.items():
+            if what is Allowed.NOTHING:  # as where nothing is said: a group or subject may be gone
+                self._allowed.pop(pair, None)
+            else:
+                self._allowed[pair] = what
         acked = [(a.gid, a.sid) for a in changes if type(a) is actions.Ack]
         for pair in dict.fromkeys([*allowed, *acked]) if allowed or acked else ():
             hand_outs = self._by_pair.get(pair)
