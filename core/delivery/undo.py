@@ -106,9 +106,9 @@ def remember(undo: Undo, groups: Groups, action: Action) -> None:
             undo.keep(group)
             undo.whole(group.members)
             undo.item(groups.silent, (action.gid, action.member_id))
-        case actions.Commit() | actions.Expire():
+        case actions.Commit():
             _remember_progress(undo, groups, action.gid, action.sid)
-        case actions.Share():
+        case actions.Share() | actions.Expire():  # both take leases out of pull logs
             progress = _remember_progress(undo, groups, action.gid, action.sid)
             for log in progress.pull_logs.values() if progress is not None else ():
                 undo.keep(log)

@@ -2,15 +2,17 @@
 
 `announced` says how long the records of a batch will be. By it the broker chooses where to inflate them: on
 the event loop, in a thread, or in the one thread for the largest (look.py, core/inflation.py). What an
-honest encoder writes never inflates to more:
+honest encoder writes inflates to no more, or with lz4 seldom to more:
 
     gzip    the length stands behind the data (one member: no client writes several)
     snappy  the length stands before each block
-    lz4     the length stands in the frame's head, or else there are so many blocks of a known largest size
+    lz4     the length stands in the frame's head, or else there are so many blocks of a known largest size.
+            Go's clients name the largest size there is, 4 MiB, whatever they write. So a block counts as
+            four times its compressed length, or 64 KiB if that is more
     zstd    likewise; a block inflates to 128 KiB at the most
 
-A batch that inflates to more than it announces has lied. Inflating always has a bound, so the lie is found
-there, and the batch is begun again where it belongs: that is all it achieves.
+A batch may inflate to more than it announces: it has lied, or is an lz4 batch of large blocks that compress
+well. Inflating always has a bound, so that is found there, and the batch is begun again where it belongs.
 
 What a codec checks itself is not checked here: the codec's error says more.
 """
@@ -49,6 +51,9 @@ _LZ4_MAGIC = 0x184D2204
 _LZ4_DICTIONARY, _LZ4_SUM, _LZ4_SIZE_KNOWN, _LZ4_BLOCK_SUMS = 0x01, 0x04, 0x08, 0x10
 _LZ4_PLAIN = 1 << 31
 """Set in the length of a block that is not compressed."""
+_LZ4_SMALL = 64 << 10
+_LZ4_RATIO = 4
+"""How many times its compressed length a block of more than 64 KiB has, as a rule."""
 
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEAD = len(_XERIAL) + 8
@@ -150,7 +155,7 @@ def _zstd_block(data: memoryview, at: int) -> tuple[int, int, int, int]:
 
 
 def _lz4_blocks(data: memoryview) -> Iterator[int]:
-    """What each block inflates to, at the most."""
+    """What each block inflates to, at the most; of a large block what is likely."""
     at = 0
     try:
         while at < len(data):
@@ -169,7 +174,8 @@ def _lz4_blocks(data: memoryview) -> Iterator[int]:
             while length := int(_UINT.unpack_from(data, at)[0]):
                 plain, size = length & _LZ4_PLAIN, length & ~_LZ4_PLAIN
                 at += 4 + size + (4 if flags & _LZ4_BLOCK_SUMS else 0)
-                yield 0 if known else size if plain else largest
+                likely = min(largest, max(_LZ4_SMALL, _LZ4_RATIO * size))
+                yield 0 if known else size if plain else likely
             at += 4 + (4 if flags & _LZ4_SUM else 0)
     except struct.error:
         return  # the codec will say that it is cut off

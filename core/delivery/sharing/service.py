@@ -228,7 +228,7 @@ class Sharing:
             position = self._actions.append_nowait(changes)
             self._applied(changes)
         for pair, what in allowed.items():
-            if what is Allowed.NOTHING:
+            if what is Allowed.NOTHING:  # as where nothing is said: a group or subject may be gone
                 self._allowed.pop(pair, None)
             else:
                 self._allowed[pair] = what

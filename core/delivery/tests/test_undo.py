@@ -161,3 +161,14 @@ class _Counted(dict[str, Member]):
     def copy(self) -> dict[str, Member]:
         self.copies += 1
         return dict(self)
+
+
+def test_an_expire_that_is_taken_back_gives_the_leases_back() -> None:
+    groups, undo = lived(), Undo()
+    before = copy.deepcopy(shape(groups))
+    expire = actions.Expire(1, 5, 5)
+    remember(undo, groups, expire)
+    groups.apply(expire)
+    assert shape(groups) != before
+    undo.revert()
+    assert shape(groups) == before

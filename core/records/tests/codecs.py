@@ -35,6 +35,12 @@ def _lz4_alone(data: bytes) -> bytes:
     return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
 
 
+def _lz4_large(data: bytes) -> bytes:
+    """As Go writes it: blocks of up to 4 MiB, whatever is in them."""
+    with lz4.frame.LZ4FrameCompressor(block_size=7, block_linked=False) as framer:
+        return bytes(framer.begin() + framer.compress(data) + framer.flush())
+
+
 def _zstd(data: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(data)
 
@@ -56,6 +62,7 @@ WRITERS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "snappy in blocks": (SNAPPY, _snappy_blocks),
     "lz4": (LZ4, _lz4),
     "lz4 with independent blocks": (LZ4, _lz4_alone),
+    "lz4 in large blocks": (LZ4, _lz4_large),
     "lz4 in two frames": (LZ4, _twice(_lz4)),
     "zstd": (ZSTD, _zstd),
     "zstd as a stream": (ZSTD, _zstd_stream),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kumquat.core.errors import CorruptMessage, InvalidRecord, KumquatError
+from kumquat.core.inflation import QUICK
 from kumquat.core.records import compression
 from kumquat.core.records.compression import LIGHT, compressed, inflate, inflate_light
 from kumquat.core.records.frames import GZIP, LZ4, SNAPPY, UNKNOWN, ZSTD, announced
@@ -18,7 +19,7 @@ from kumquat.core.records.tests.test_batch import built, resummed
 
 LIMIT = 64 << 20
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
-HONEST = [name for name in WRITERS if name != "gzip in two members"]
+HONEST = [name for name in WRITERS if name not in ("gzip in two members", "lz4 in large blocks")]
 each_codec = pytest.mark.parametrize("codec", CODECS)
 chance = random.Random(7)
 words = [chance.randbytes(8) for _ in range(500)]
@@ -44,6 +45,15 @@ def test_no_encoder_writes_more_than_is_announced(name: str, size: int, period: 
     data = (noise[:period] * (size // min(period, len(noise)) + 1))[:size]
     said = announced(codec, memoryview(write(data)), LIMIT)
     assert size <= said <= 2 * size + 2 * (256 << 10)
+
+
+@pytest.mark.parametrize(("size", "lane"), [(300, 0), (50_000, 0), (1_000_000, QUICK)])
+def test_a_batch_in_large_blocks_of_lz4_does_not_go_to_the_slow_lane(size: int, lane: int) -> None:
+    """Go's clients say 4 MiB, whatever they write."""
+    records = (noise * 3)[:size]
+    found = look(with_data(LZ4, WRITERS["lz4 in large blocks"][1](records)), True, LIMIT)
+    assert found.verdict is (LARGE if lane else PLAIN)
+    assert found.size <= lane
 
 
 @each_codec
