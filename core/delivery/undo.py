@@ -58,10 +58,11 @@ class Undo:
         self._steps.append((function, arguments))
 
     def revert(self) -> None:
-        while self._steps:
-            function, arguments = self._steps.pop()
-            function(*arguments)
-        self._kept.clear()
+        if self._steps:
+            while self._steps:
+                function, arguments = self._steps.pop()
+                function(*arguments)
+            self._kept.clear()
 
     def clear(self) -> None:
         """What was changed stays."""

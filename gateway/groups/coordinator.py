@@ -66,7 +66,8 @@ class Coordinator:
         self.deadlines = Deadlines(self._draft.undo)
         self.decisions = Decisions(self._draft, self.deadlines, world, limits)
         self.patterns = self.decisions.patterns
-        self._answered: list[Ticket] = []
+        self.answered: list[Ticket] = []
+        """Tickets that `take_answered` has not given yet."""
 
     # --- carrying out ----------------------------------------------------------------------------
 
@@ -121,11 +122,11 @@ class Coordinator:
         for ticket, answer in effects.answers:
             if ticket.answer is None:
                 ticket.answer = answer
-                self._answered.append(ticket)
+                self.answered.append(ticket)
 
     def take_answered(self) -> list[Ticket]:
         """The tickets that were answered since this was last asked."""
-        answered, self._answered = self._answered, []
+        answered, self.answered = self.answered, []
         return answered
 
     # --- requests --------------------------------------------------------------------------------

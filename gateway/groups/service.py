@@ -301,9 +301,10 @@ class GroupService:
         except StorageError as error:
             raise CoordinatorNotAvailable(str(error)) from error
         finally:
-            for ticket in self._core.take_answered():
-                if ticket in self._held:
-                    self._held[ticket].set()
+            if self._core.answered:
+                for ticket in self._core.take_answered():
+                    if ticket in self._held:
+                        self._held[ticket].set()
             self._set_alarm()
 
     async def _durable(self) -> None:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
 NOTHING_NEW: Mapping[tuple[int, int], Allowed] = {}
+_ONLY_PROGRESS = frozenset({actions.Pull, actions.Ack, actions.Commit})
+"""The most frequent actions. Nothing is remembered here that they could change."""
 
 logger = logging.getLogger(__name__)
 
@@ -227,12 +229,13 @@ class Sharing:
         if changes:
             position = self._actions.append_nowait(changes)
             self._applied(changes)
-        self._allowed.update(allowed)
         acked = [(a.gid, a.sid) for a in changes if type(a) is actions.Ack]
-        for pair in dict.fromkeys([*allowed, *acked]) if allowed or acked else ():
-            hand_outs = self._by_pair.get(pair)
-            if hand_outs is not None:
-                hand_outs.feed_safely()
+        if allowed or acked:
+            self._allowed.update(allowed)
+            for pair in dict.fromkeys([*allowed, *acked]):
+                hand_outs = self._by_pair.get(pair)
+                if hand_outs is not None:
+                    hand_outs.feed_safely()
         return position
 
     def append_soon(self, changes: Sequence[Action]) -> bool:
@@ -297,9 +300,11 @@ class Sharing:
         """These actions are written and applied: what is remembered beside the groups follows."""
         self.policies.observe(changes, trio.current_time())
         for action in changes:
+            if type(action) in _ONLY_PROGRESS:
+                continue
             if isinstance(action, actions.Release):
                 self.readers.pop((action.sid, action.slot), None)
-            elif isinstance(action, actions.Unshare | actions.Drop):
+            elif isinstance(action, (actions.Unshare, actions.Drop)):
                 self._by_pair.pop((action.gid, action.sid), None)
             elif isinstance(action, actions.Forget):
                 self._drop(key for key in [*self._by_pair, *self._allowed] if key[0] == action.gid)
