@@ -237,8 +237,6 @@ class Policies:
     def observe(self, applied: Sequence[Action], now: float) -> None:
         """These actions were applied just now."""
         for action in applied:
-            if type(action) is actions.Commit:  # the most frequent of all, and of no interest here
-                continue
             if type(action) is actions.Pull or type(action) is actions.Ack:
                 self._moved(action, now)
             elif isinstance(action, _NO_PACE):

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
 NOTHING_NEW: Mapping[tuple[int, int], Allowed] = {}
-_ONLY_PROGRESS = frozenset({actions.Pull, actions.Ack, actions.Commit})
-"""The most frequent actions. Nothing is remembered here that they could change."""
+_ONLY_PACE = frozenset({actions.Pull, actions.Ack})
+"""The most frequent actions that are left. They matter to the policies alone."""
 
 logger = logging.getLogger(__name__)
 
@@ -298,9 +298,12 @@ class Sharing:
 
     def _applied(self, changes: Sequence[Action]) -> None:
         """These actions are written and applied: what is remembered beside the groups follows."""
+        changes = [action for action in changes if type(action) is not actions.Commit]
+        if not changes:  # plain commits, which are many, change nothing here
+            return
         self.policies.observe(changes, trio.current_time())
         for action in changes:
-            if type(action) in _ONLY_PROGRESS:
+            if type(action) in _ONLY_PACE:
                 continue
             if isinstance(action, actions.Release):
                 self.readers.pop((action.sid, action.slot), None)
