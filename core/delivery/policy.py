@@ -237,11 +237,11 @@ class Policies:
     def observe(self, applied: Sequence[Action], now: float) -> None:
         """These actions were applied just now."""
         for action in applied:
-            if isinstance(action, actions.Pull | actions.Ack):
+            if type(action) is actions.Pull or type(action) is actions.Ack:
                 self._moved(action, now)
             elif isinstance(action, _NO_PACE):
                 self._rest(action.gid, action.sid)
-            elif isinstance(action, actions.Unshare | actions.Drop):
+            elif isinstance(action, (actions.Unshare, actions.Drop)):
                 self._policies.get(action.gid, {}).pop(action.sid, None)
             elif isinstance(action, actions.Forget):
                 self._policies.pop(action.gid, None)

@@ -17,6 +17,7 @@ only when they are written.
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
+from operator import attrgetter
 from typing import Any
 
 from kumquat.core.delivery import actions
@@ -40,13 +41,9 @@ class Undo:
         if id(thing) in self._kept:
             return
         self._kept[id(thing)] = thing
-        copied = getattr(type(thing), "KEPT", ())
-        old = [
-            (name, value.copy() if name in copied else value)
-            for name in type(thing).__slots__
-            if (value := getattr(thing, name, _MISSING)) is not _MISSING
-        ]
-        self._steps.append((_set_attributes, (thing, old)))
+        names, read, containers = _READERS.get(type(thing)) or _reader(type(thing))
+        copies = [(name, getattr(thing, name).copy()) for name in containers]
+        self._steps.append((_set_attributes, (thing, names, read(thing), copies)))
 
     def item(self, mapping: MutableMapping[Any, Any], key: Any) -> None:
         self._steps.append((_set_item, (mapping, key, mapping.get(key, _MISSING))))
@@ -61,10 +58,11 @@ class Undo:
         self._steps.append((function, arguments))
 
     def revert(self) -> None:
-        while self._steps:
-            function, arguments = self._steps.pop()
-            function(*arguments)
-        self._kept.clear()
+        if self._steps:
+            while self._steps:
+                function, arguments = self._steps.pop()
+                function(*arguments)
+            self._kept.clear()
 
     def clear(self) -> None:
         """What was changed stays."""
@@ -73,8 +71,24 @@ class Undo:
             self._kept.clear()
 
 
-def _set_attributes(thing: object, old: list[tuple[str, Any]]) -> None:
-    for name, value in old:
+_READERS: dict[type, tuple[tuple[str, ...], Callable[[Any], Any], tuple[str, ...]]] = {}
+"""By class: attributes, what reads them all at once, and those that are containers to be copied."""
+
+
+def _reader(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Any], tuple[str, ...]]:
+    containers = getattr(kind, "KEPT", ())
+    names = tuple(name for name in kind.__slots__ if name not in containers)
+    assert len(names) > 1, "of one name, attrgetter would give no tuple"
+    found = _READERS[kind] = names, attrgetter(*names), containers
+    return found
+
+
+def _set_attributes(
+    thing: object, names: tuple[str, ...], old: tuple[Any, ...], copies: list[tuple[str, Any]]
+) -> None:
+    for name, value in zip(names, old, strict=True):
+        setattr(thing, name, value)
+    for name, value in copies:
         setattr(thing, name, value)
 
 

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from kumquat.core.delivery import actions
 from kumquat.core.errors import StorageError
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     Append = Callable[[Sequence[Action], Mapping[Pair, Allowed]], int]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 RETRY_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
@@ -67,19 +68,20 @@ class Coordinator:
         self.deadlines = Deadlines(self._draft.undo)
         self.decisions = Decisions(self._draft, self.deadlines, world, limits)
         self.patterns = self.decisions.patterns
-        self._answered: list[Ticket] = []
+        self.answered: list[Ticket] = []
+        """Tickets that `take_answered` has not given yet."""
 
     # --- carrying out ----------------------------------------------------------------------------
 
-    def _carry_out(self, decide: Callable[[], T], now: float) -> T:
+    def _carry_out(self, now: float, decide: Callable[[*Ts], T], *arguments: *Ts) -> T:
         draft = self._draft
         try:
-            answer = decide()
+            answer = decide(*arguments)
         except BaseException:
             draft.discard()
             raise
         if draft.is_empty:  # as of most heartbeats
-            draft.keep()
+            draft.undo.clear()
             return answer
         effects = draft.finish()
         self._write(effects)
@@ -129,11 +131,11 @@ class Coordinator:
         for ticket, answer in effects.answers:
             if ticket.answer is None:
                 ticket.answer = answer
-                self._answered.append(ticket)
+                self.answered.append(ticket)
 
     def take_answered(self) -> list[Ticket]:
         """The tickets that were answered since this was last asked."""
-        answered, self._answered = self._answered, []
+        answered, self.answered = self.answered, []
         return answered
 
     # --- requests --------------------------------------------------------------------------------
@@ -150,32 +152,31 @@ class Coordinator:
         """`needs_id`: a client that comes without an id is sent back with one (version 4 on). `can_skip`:
         it may be told to lead without assigning (version 9 on)."""
         return self._carry_out(
-            lambda: self.decisions.join(request, caller, now, needs_id=needs_id, can_skip=can_skip),
             now,
+            lambda: self.decisions.join(request, caller, now, needs_id=needs_id, can_skip=can_skip),
         )
 
     def sync(
         self, request: SyncGroupRequest, caller: Caller, now: float
     ) -> SyncGroupResponse | Ticket:
-        return self._carry_out(lambda: self.decisions.sync(request, caller, now), now)
+        return self._carry_out(now, self.decisions.sync, request, caller, now)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: float) -> HeartbeatResponse:
-        return self._carry_out(lambda: self.decisions.heartbeat(request, caller, now), now)
+        return self._carry_out(now, self.decisions.heartbeat, request, caller, now)
 
     def leave(
         self, group_id: str, member_id: str, instance_id: str | None, caller: Caller, now: float
     ) -> None:
-        self._carry_out(
-            lambda: self.decisions.leave(group_id, member_id, instance_id, caller, now), now
-        )
+        decide = self.decisions.leave
+        self._carry_out(now, decide, group_id, member_id, instance_id, caller, now)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
     ) -> ConsumerGroupHeartbeatResponse:
-        return self._carry_out(lambda: self.decisions.consumer_heartbeat(request, caller, now), now)
+        return self._carry_out(now, self.decisions.consumer_heartbeat, request, caller, now)
 
     def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
-        return self._carry_out(lambda: self.decisions.commit(request, caller, now), now)
+        return self._carry_out(now, self.decisions.commit, request, caller, now)
 
     def fetch(
         self,
@@ -196,7 +197,7 @@ class Coordinator:
             if key in self.deadlines:  # moved on by what came of another one
                 continue
             try:
-                self._carry_out(lambda key=key: self.decisions.passed(key, now), now)  # type: ignore[misc]
+                self._carry_out(now, self.decisions.passed, key, now)
             except StorageError as error:
                 logger.error("groups cannot be written, trying again soon: %s", error)
                 self.deadlines.set(key, now + RETRY_SECONDS)
@@ -208,11 +209,11 @@ class Coordinator:
 
     def start(self, now: float) -> None:
         """Take over what the action log knows."""
-        self._carry_out(lambda: self.decisions.start(now), now)
+        self._carry_out(now, self.decisions.start, now)
 
     def expire(self, group_ids: Iterable[int], now: float) -> int:
         """Forget offsets past their retention, and groups that are nothing any more; how many of both."""
-        return self._carry_out(lambda: self.decisions.expire(group_ids), now)
+        return self._carry_out(now, self.decisions.expire, group_ids)
 
     def subject_added(self, subject: Subject, now: float) -> None:
         self._insist((ADDED, subject.id), now)
@@ -224,7 +225,7 @@ class Coordinator:
     def _insist(self, key: Key, now: float) -> None:
         """Take in what has happened elsewhere; where it cannot be written, `tick` tries it again."""
         try:
-            self._carry_out(lambda: self.decisions.passed(key, now), now)
+            self._carry_out(now, self.decisions.passed, key, now)
         except StorageError:
             self.deadlines.set(key, now + RETRY_SECONDS)
             self._draft.keep()
@@ -232,11 +233,11 @@ class Coordinator:
 
     def config_changed(self, group_id: str | None, sid: int | None, now: float) -> None:
         """The config of a group, or of a subject for all groups, was altered."""
-        self._carry_out(lambda: self.decisions.config_changed(group_id, sid, now), now)
+        self._carry_out(now, self.decisions.config_changed, group_id, sid, now)
 
     def request_rebalance(self, group: Group, member_id: str, now: float) -> None:
         """Take all pull logs from a member and give it new ones: what it had not acked is shared again."""
-        self._carry_out(lambda: self.decisions.request_rebalance(group, member_id, now), now)
+        self._carry_out(now, self.decisions.request_rebalance, group, member_id, now)
 
     # --- for those who look ----------------------------------------------------------------------
 

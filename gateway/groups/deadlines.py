@@ -34,7 +34,7 @@ class Deadlines:
         return self._heap[0][0] if self._heap else float("inf")
 
     def set(self, key: Key, when: float) -> None:
-        self._undo.call(self._put, key, self._when.get(key))
+        self._undo.call(self._put_back, key, self._when.get(key))
         self._put(key, when)
 
     def move_on(self, key: Key, when: float) -> None:
@@ -47,12 +47,15 @@ class Deadlines:
 
     def drop(self, key: Key) -> None:
         if key in self._when:
-            self._undo.call(self._put, key, self._when.pop(key))
+            self._undo.call(self._put_back, key, self._when.pop(key))
 
-    def _put(self, key: Key, when: float | None) -> None:
+    def _put_back(self, key: Key, when: float | None) -> None:
         if when is None:
             self._when.pop(key, None)
-            return
+        else:
+            self._put(key, when)
+
+    def _put(self, key: Key, when: float) -> None:
         self._when[key] = when
         queued = self._queued.get(key)
         if queued is None or when < queued:

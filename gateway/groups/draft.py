@@ -64,27 +64,17 @@ class Draft:
         """Of what is not durable."""
         self._now_ms = now_ms
         self._applied = Undo()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._actions: list[Action] = []
-        self._heard: list[Action] = []
-        self._answers: list[tuple[Ticket, Any]] = []
-        self._touched: dict[Pair, None] = {}
-        self._notes: list[tuple[logging.Logger, int, str, tuple[object, ...]]] = []
+        self.is_empty = True
+        """The decision has no effects (it may have set session clocks, or bound a connection)."""
+        self._effects = Effects([], [], [], {}, [])
 
     # --- the end of a decision -------------------------------------------------------------------
-
-    @property
-    def is_empty(self) -> bool:
-        """The decision has no effects (it may have set session clocks, or bound a connection)."""
-        return not (self._actions or self._heard or self._answers or self._touched or self._notes)
 
     def finish(self) -> Effects:
         """What was decided. All that is durable is as it was before."""
         self._applied.revert()
-        effects = Effects(self._actions, self._heard, self._answers, self._touched, self._notes)
-        self._begin()
+        effects, self._effects = self._effects, Effects([], [], [], {}, [])
+        self.is_empty = True
         return effects
 
     def keep(self) -> None:
@@ -93,9 +83,8 @@ class Draft:
 
     def discard(self) -> None:
         """All is as it was before the decision."""
-        self._applied.revert()
+        self.finish()
         self.undo.revert()
-        self._begin()
 
     # --- what a decision does --------------------------------------------------------------------
 
@@ -104,25 +93,31 @@ class Draft:
         for action in changes:
             remember(self._applied, self.groups, action)
             self.groups.apply(action)
-        self._actions += changes
+        self.append_last(changes)
 
     def append_last(self, changes: Sequence[Action]) -> None:
         """Likewise, where the decision does not look at what becomes of them: for commits, which are
         many."""
-        self._actions += changes
+        if changes:
+            self._effects.actions += changes
+            self.is_empty = False
 
     def hear(self, gid: int, member_id: str) -> None:
         if (gid, member_id) in self.groups.silent:
-            self._heard.append(actions.Heard(gid, member_id))
+            self._effects.heard.append(actions.Heard(gid, member_id))
+            self.is_empty = False
 
     def answer(self, ticket: Ticket, answer: Any) -> None:
-        self._answers.append((ticket, answer))
+        self._effects.answers.append((ticket, answer))
+        self.is_empty = False
 
     def touch(self, gid: int, sid: int) -> None:
-        self._touched[gid, sid] = None
+        self._effects.touched[gid, sid] = None
+        self.is_empty = False
 
     def note(self, logger: logging.Logger, level: int, text: str, *arguments: object) -> None:
-        self._notes.append((logger, level, text, arguments))
+        self._effects.notes.append((logger, level, text, arguments))
+        self.is_empty = False
 
     # --- actions that belong together ------------------------------------------------------------
 

@@ -28,7 +28,7 @@ Positions
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kumquat.core.delivery import actions, engine
@@ -77,11 +77,11 @@ class Position(NamedTuple):
 class Commit:
     """What a commit comes to: an error code per partition, in the order of the request."""
 
-    codes: list[int] = field(default_factory=list)
-    changes: list[Action] = field(default_factory=list)
-    touched: set[int] = field(default_factory=set)
+    codes: list[int]
+    changes: list[Action]
+    touched: set[int]
     """Subjects whose division is to be looked at again."""
-    begun: list[int] = field(default_factory=list)
+    begun: list[int]
     """Subjects of which all may be handed out again."""
 
 
@@ -97,7 +97,7 @@ class Offsets:
         check_group_id(request.group_id, may_be_empty=True)
         group = self._draft.groups.by_name.get(request.group_id)
         member = self._committer(group, request, caller, now)
-        done = Commit()
+        done = Commit([], [], set(), [])
         for topic in request.topics:
             subject = self._members.world.subjects.by_name.get(topic.name)
             for asked in topic.partitions:
@@ -110,7 +110,7 @@ class Offsets:
             return done.codes
         for sid in done.begun:
             self._draft.touch(group.id, sid)
-        roster = self._members.rosters.get(group.id)
+        roster = self._members.rosters.get(group.id) if done.touched else None
         touched = done.touched & roster.divisions.keys() if roster is not None else ()
         if roster is None or not touched:
             self._draft.append_last(done.changes)

@@ -22,7 +22,7 @@ import logging
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import trio
 
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from kumquat.meta.registry import Registry
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 logger = logging.getLogger(__name__)
 NEVER = float("inf")
 NEEDS_ID_FROM = 4
@@ -190,9 +191,7 @@ class GroupService:
         return answer
 
     def heartbeat(self, session: Session, request: HeartbeatRequest) -> HeartbeatResponse:
-        return self._do(
-            lambda: self._core.heartbeat(request, _caller(session), trio.current_time())
-        )
+        return self._do(self._core.heartbeat, request, _caller(session), trio.current_time())
 
     async def leave(
         self, session: Session, group_id: str, members: Iterable[tuple[str, str | None]]
@@ -224,11 +223,8 @@ class GroupService:
             if request.subscribed_topic_regex:
                 await self._look_for(request.subscribed_topic_regex)
             before = self._core.position
-            answer = self._do(
-                lambda: self._core.consumer_heartbeat(
-                    request, _caller(session), trio.current_time()
-                )
-            )
+            beat, now = self._core.consumer_heartbeat, trio.current_time()
+            answer = self._do(beat, request, _caller(session), now)
         if self._core.position != before:
             await self._durable()
         return answer
@@ -257,7 +253,7 @@ class GroupService:
                 if codes:
                     await trio.lowlevel.checkpoint()
                 request.topics = part
-                codes += self._do(lambda: self._core.commit(request, caller, trio.current_time()))
+                codes += self._do(self._core.commit, request, caller, trio.current_time())
         finally:
             request.topics = topics
         await self._durable()
@@ -297,15 +293,16 @@ class GroupService:
                 del self._held[ticket]
         return ticket.answer
 
-    def _do(self, decide: Callable[[], T]) -> T:
+    def _do(self, decide: Callable[[*Ts], T], *arguments: *Ts) -> T:
         try:
-            return decide()
+            return decide(*arguments)
         except StorageError as error:
             raise CoordinatorNotAvailable(str(error)) from error
         finally:
-            for ticket in self._core.take_answered():
-                if ticket in self._held:
-                    self._held[ticket].set()
+            if self._core.answered:
+                for ticket in self._core.take_answered():
+                    if ticket in self._held:
+                        self._held[ticket].set()
             self._set_alarm()
 
     async def _durable(self) -> None:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
 NOTHING_NEW: Mapping[tuple[int, int], Allowed] = {}
+_ONLY_PACE = frozenset({actions.Pull, actions.Ack})
+"""The most frequent actions that are left. They matter to the policies alone."""
 
 logger = logging.getLogger(__name__)
 
@@ -227,16 +229,19 @@ class Sharing:
         if changes:
             position = self._actions.append_nowait(changes)
             self._applied(changes)
-        for pair, what in allowed.items():
-            if what is Allowed.NOTHING:  # as where nothing is said: a group or subject may be gone
-                self._allowed.pop(pair, None)
-            else:
-                self._allowed[pair] = what
         acked = [(a.gid, a.sid) for a in changes if type(a) is actions.Ack]
-        for pair in dict.fromkeys([*allowed, *acked]) if allowed or acked else ():
-            hand_outs = self._by_pair.get(pair)
-            if hand_outs is not None:
-                hand_outs.feed_safely()
+        if allowed or acked:
+            for pair, what in allowed.items():
+                if (
+                    what is Allowed.NOTHING
+                ):  # as where nothing is said: a group or subject may be gone
+                    self._allowed.pop(pair, None)
+                else:
+                    self._allowed[pair] = what
+            for pair in dict.fromkeys([*allowed, *acked]):
+                hand_outs = self._by_pair.get(pair)
+                if hand_outs is not None:
+                    hand_outs.feed_safely()
         return position
 
     def append_soon(self, changes: Sequence[Action]) -> bool:
@@ -299,11 +304,16 @@ class Sharing:
 
     def _applied(self, changes: Sequence[Action]) -> None:
         """These actions are written and applied: what is remembered beside the groups follows."""
+        changes = [action for action in changes if type(action) is not actions.Commit]
+        if not changes:  # plain commits, which are many, change nothing here
+            return
         self.policies.observe(changes, trio.current_time())
         for action in changes:
+            if type(action) in _ONLY_PACE:
+                continue
             if isinstance(action, actions.Release):
                 self.readers.pop((action.sid, action.slot), None)
-            elif isinstance(action, actions.Unshare | actions.Drop):
+            elif isinstance(action, (actions.Unshare, actions.Drop)):
                 self._by_pair.pop((action.gid, action.sid), None)
             elif isinstance(action, actions.Forget):
                 self._drop(key for key in [*self._by_pair, *self._allowed] if key[0] == action.gid)

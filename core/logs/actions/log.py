@@ -148,7 +148,10 @@ class ActionLog:
         return end
 
     def _count_pulled(self, actions: Sequence[Action]) -> int:
-        pulled = sum(sum(part[1] for part in a.ranges) for a in actions if type(a) is kinds.Pull)
+        pulled = 0
+        for action in actions:
+            if type(action) is kinds.Pull:
+                pulled += sum(part[1] for part in action.ranges)
         if pulled and self._pulled + self._pulled_syncing + pulled >= JUMP:
             raise StorageError(
                 f"{self._pulled + self._pulled_syncing} messages were handed out since the action log "

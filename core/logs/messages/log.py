@@ -81,8 +81,8 @@ class MessageLog:
         self.commit: Commit = LocalCommit(
             self.files, state.directory, "the message log", reserving, log
         )
-        self._writer = Writer(state, self.commit, options, now_ms)
-        self.tail = self._writer.tail
+        self.writer = Writer(state, self.commit, options, now_ms)
+        self.tail = self.writer.tail
         self._checkpoint: CheckpointWriter | None = None
         self._rolled: list[tuple[CheckpointWriter, bytes, int]] = []
         """What the checkpoints lack of segments that were rolled since the last round began."""
@@ -110,11 +110,11 @@ class MessageLog:
     @property
     def listener(self) -> DelayListener | None:
         """Gets all frames of parked, cancelled and delivered messages."""
-        return self._writer.listener
+        return self.writer.listener
 
     @listener.setter
     def listener(self, listener: DelayListener) -> None:
-        self._writer.listener = listener
+        self.writer.listener = listener
 
     # --- opening -------------------------------------------------------------------------------
 
@@ -132,8 +132,8 @@ class MessageLog:
         fd = self.open_files.pin(active.path)
         unpin = partial(self.open_files.unpin, active.path)
         self.commit.continue_in(active.path, fd, active.base, unpin)
-        self._writer.use_active()
-        self._writer.rows += rows
+        self.writer.use_active()
+        self.writer.rows += rows
         self._checkpoint = checkpoint
         if not active.preamble_complete:
             generation = self.state.generation
@@ -147,11 +147,11 @@ class MessageLog:
         self, subject: Subject, batch: memoryview, head: BatchHead | None = None
     ) -> Appended:
         """Stage a batch as it is: see Writer.append_nowait."""
-        return self._writer.append_nowait(subject, batch, head)
+        return self.writer.append_nowait(subject, batch, head)
 
     def original_of(self, subject: Subject, head: BatchHead) -> Appended | None:
         """Where the batch is that this one repeats; None: it repeats none."""
-        return self._writer.original_of(subject, head)
+        return self.writer.original_of(subject, head)
 
     def park_nowait(
         self,
@@ -162,19 +162,19 @@ class MessageLog:
         plain: bytearray | None,
     ) -> Appended:
         """Stage what a batch with delayed records was split into, so that all of it or none is stored."""
-        return self._writer.park_nowait(subject, origin, parked, cancels, plain)
+        return self.writer.park_nowait(subject, origin, parked, cancels, plain)
 
     def deliver_nowait(self, subject: Subject, sids: bytes, batch: bytearray) -> Appended:
         """Stage parked messages that are due: their schedule ids, and their batch."""
-        return self._writer.deliver_nowait(subject, sids, batch)
+        return self.writer.deliver_nowait(subject, sids, batch)
 
     def give_up_nowait(self, subject: Subject, sids: bytes) -> None:
         """Stage that these parked messages will never be delivered: they are damaged."""
-        self._writer.give_up_nowait(subject, sids)
+        self.writer.give_up_nowait(subject, sids)
 
     def write_nowait(self) -> None:
         """Write all that is staged. On failure none of it has happened, and StorageError is raised."""
-        if self._writer.write_nowait():
+        if self.writer.write_nowait():
             self._roll_if_full()
 
     # --- subjects and producer ids --------------------------------------------------------------
@@ -215,9 +215,9 @@ class MessageLog:
             raise self.fenced
         self.write_nowait()
         if kind == EARLIEST_RAISED and subject and subject.generation != self.state.generation:
-            self._writer.stage_state(subject)
-        self._writer.stage(kind, subject, base, payload)
-        self._writer.write_nowait()
+            self.writer.stage_state(subject)
+        self.writer.stage(kind, subject, base, payload)
+        self.writer.write_nowait()
 
     # --- rolling -------------------------------------------------------------------------------
 
@@ -268,8 +268,8 @@ class MessageLog:
             raise
         if self.state.segments:
             assert self._checkpoint is not None
-            self._rolled.append((self._checkpoint, bytes(self._writer.rows), self.written_end))
-        self._writer.rows = bytearray(
+            self._rolled.append((self._checkpoint, bytes(self.writer.rows), self.written_end))
+        self.writer.rows = bytearray(
             ROW.pack(new.base, self.state.producer_ceiling, 0, len(payload), 0, SEGMENT_START)
         )
         self._checkpoint = CheckpointWriter(self.files, new.checkpoint_path, 0)
@@ -278,7 +278,7 @@ class MessageLog:
         self.state.start_segment(new, 0, subjects.next_id, self.state.cluster_id)
         unpin = partial(self.open_files.unpin, new.path)
         self.commit.roll_to(new.path, fd, new.base, size, unpin)
-        self._writer.use_active()
+        self.writer.use_active()
         self._preamble = Preamble(list(subjects))
         if self._packing is not None:
             self._packing.stop()
@@ -334,7 +334,7 @@ class MessageLog:
         if preamble is None or self.fenced is not None:
             return False
         self.write_nowait()
-        count = preamble.stage(self._writer, self.state, most)
+        count = preamble.stage(self.writer, self.state, most)
         self.write_nowait()
         if not preamble.written(count):
             return True
@@ -365,7 +365,7 @@ class MessageLog:
         """The next round; None when all is durable, when one is under way, or when the log is fenced."""
         if not self.commit.wants_round:
             return None
-        writer = self._writer
+        writer = self.writer
         assert self._checkpoint is not None
         complete = self.state.active.preamble_complete
         note = partial(note_synced, self._rolled, self._checkpoint, bytes(writer.rows), complete)

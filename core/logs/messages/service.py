@@ -144,7 +144,7 @@ class MessageService:
         self, subject: Subject, batch: memoryview, head: BatchHead | None = None
     ) -> Appended:
         """Stage a batch as it is: see Writer.append_nowait."""
-        return self.log.append_nowait(subject, batch, head)
+        return self.log.writer.append_nowait(subject, batch, head)
 
     def write_nowait(self) -> None:
         """Write all that is staged and begin to sync it. StorageError: none of it happened."""

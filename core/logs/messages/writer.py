@@ -119,8 +119,8 @@ class Writer:
         """Stage a batch as it is, stamping its offsets in place; or give the original's place if it repeats
         one. The buffer behind `batch` belongs to the log from here on. `head`: as Subject.look gave it;
         without it, the batch is checked here."""
-        if self.fenced is not None:
-            raise self.fenced
+        if self._commit.fenced is not None:
+            raise self._commit.fenced
         if head is None:
             head = check(batch)
         producer = head[9]

@@ -294,7 +294,8 @@ class Classic:
         self._members.bind(caller, roster, member.id)
         if presence.syncing:
             return HeartbeatResponse()
-        self._divisions.move(roster, presence, BEAT, list(presence.phases), now)
+        if presence.phases:
+            self._divisions.move(roster, presence, BEAT, list(presence.phases), now)
         beat(self._members, roster, presence, caller, now)
         if self._should_come(roster, presence, now):
             self._members.expect(roster, member, now)
@@ -343,9 +344,9 @@ def rebalance_ms(request: JoinGroupRequest) -> int:
 
 def beat(members: Members, roster: Roster, presence: Presence, caller: Caller, now: float) -> None:
     """A heartbeat came: watch over pull logs that were given and not asked for."""
-    undo = members.draft.undo
-    if presence.via is not caller.bound or presence.expecting or presence.grants:
-        undo.keep(presence)
+    if presence.via is caller.bound and not presence.expecting and not presence.grants:
+        return  # as most do
+    members.draft.undo.keep(presence)
     if presence.via is not caller.bound:
         presence.via = caller.bound
         presence.expecting = dict.fromkeys(presence.expecting, BELIEVED_BEATS)

@@ -176,7 +176,7 @@ class Consumer:
             if request.subscribed_topic_regex:
                 Pattern.of(request.subscribed_topic_regex)
             changes["pattern"] = request.subscribed_topic_regex or None
-        if all(getattr(member, name) == value for name, value in changes.items()):
+        if not changes or all(getattr(member, name) == value for name, value in changes.items()):
             return
         resubscribed = any(
             name in changes and getattr(member, name) != changes[name]

@@ -81,7 +81,7 @@ class Caller:
 def check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
     if not group_id and not may_be_empty:
         raise InvalidGroupId("a group id cannot be empty")
-    if len(group_id) > MAX_GROUP_ID or len(group_id.encode()) > MAX_GROUP_ID:
+    if len(group_id) * 4 > MAX_GROUP_ID and len(group_id.encode()) > MAX_GROUP_ID:
         raise InvalidGroupId(f"a group id has at most {MAX_GROUP_ID} bytes")
 
 

@@ -14,7 +14,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from kumquat.core.delivery.actions import Action, from_json, to_json
 from kumquat.core.delivery.state import Groups
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kumquat.gateway.groups.tests.simulation import Simulation
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 FAILS = 0.8
 BACK = ("members", "roster", "via")
 """Attributes that lead back, or to something that is compared elsewhere."""
@@ -97,21 +98,21 @@ class Checked(Coordinator):
             plain(self._world.bindings),
         ]
 
-    def _carry_out(self, decide: Callable[[], T], now: float) -> T:
+    def _carry_out(self, now: float, decide: Callable[[*Ts], T], *arguments: *Ts) -> T:
         if self._choose.random() < FAILS:
             self._world.disk_is_full = True
             try:
-                return self._try(decide, now)
+                return self._try(now, decide, *arguments)
             except StorageError:
                 pass
             finally:
                 self._world.disk_is_full = False
-        return self._try(decide, now)
+        return self._try(now, decide, *arguments)
 
-    def _try(self, decide: Callable[[], T], now: float) -> T:
+    def _try(self, now: float, decide: Callable[[*Ts], T], *arguments: *Ts) -> T:
         before, frames = self.everything(), self._world.frames
         try:
-            answer = super()._carry_out(decide, now)
+            answer = super()._carry_out(now, decide, *arguments)
         except KumquatError:
             assert self.everything() == before, "something is left of a decision that failed"
             assert self._world.frames == frames

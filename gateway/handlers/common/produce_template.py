@@ -117,7 +117,7 @@ class Template:
         self._session = session
         self._route = route
         log = session.broker.log
-        self._append = log.append_nowait  # bound once: to look it up each time costs 0.1 µs
+        self._append = log.log.writer.append_nowait  # bound once: by way of `log` it costs 0.2 µs
         self._limit = log.inflation.limit
         self._subject = subject
         self._all = request.acks == ALL

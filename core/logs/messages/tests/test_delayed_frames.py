@@ -147,7 +147,7 @@ def check_whole(files: FakeFiles, promised: int, given: int) -> None:
         newest = max(there)
         end = log.written_end
         again = log.park_nowait(subject, *split_batch(newest, SHAPES[newest % len(SHAPES)]))
-        assert (again.end, log._writer._staged_end) == (0, end), "a retry was stored twice"
+        assert (again.end, log.writer._staged_end) == (0, end), "a retry was stored twice"
         log.park_nowait(subject, *split_batch(newest + 1, "pm"))
         log.write_nowait()
 
