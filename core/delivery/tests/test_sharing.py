@@ -1,5 +1,6 @@
 """What sharing remembers of groups and subjects that are gone."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import trio
@@ -20,15 +21,14 @@ class FakeActions:
         return 1
 
 
-class FakeLog:
-    class log:
-        class options:
-            max_decompressed_bytes = 1 << 20
+def fake_log() -> Any:
+    options = SimpleNamespace(max_decompressed_bytes=1 << 20)
+    return SimpleNamespace(log=SimpleNamespace(options=options))
 
 
 def test_a_subject_that_is_deleted_leaves_nothing_behind_in_sharing() -> None:
     async def story() -> None:
-        sharing = Sharing(cast("Any", FakeActions()), cast("Any", FakeLog()), cast("Any", None))
+        sharing = Sharing(cast("Any", FakeActions()), fake_log(), cast("Any", None))
         sharing.append([actions.Group(1, "g"), actions.Share(1, 7, 0)], {(1, 7): Allowed.ALL})
         assert sharing.allowed(1, 7) is Allowed.ALL
         sharing.append([actions.Gone(7)], {(1, 7): Allowed.NOTHING})
