@@ -8,8 +8,7 @@ A schedule file never changes. Where a finished message is noted depends on wher
                                 finished
     in a file                   a tombstone, which the next fill writes, takes it out. None is needed for a
                                 delivery that `delivered_until` (W) covers, see schedule.py
-    in a file, known after a    `done`: deliveries after the last fill. Their due times are not known:
-                                entries
+    in a file, known after a    `done`: deliveries after the last fill. Their due times are not known. Those
     restart by schedule id      that a load brings up again are left out, and get a tombstone then
 
 A message whose due time had passed W when it was filed is in the file under W + 1 ms: it is *refiled*. Its
