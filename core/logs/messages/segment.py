@@ -76,12 +76,11 @@ class Segment:
 
 
 class _Handle:
-    __slots__ = ("fd", "forgotten", "pins")
+    __slots__ = ("fd", "pins")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.pins = 0
-        self.forgotten = False
 
 
 class OpenFiles:
@@ -91,6 +90,8 @@ class OpenFiles:
         self.files = files
         self._limit = limit
         self._handles: OrderedDict[Path, _Handle] = OrderedDict()
+        self._forgotten: list[tuple[Path, _Handle]] = []
+        """Those that are in use still. Whoever comes now opens the file again: it may be another one."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -98,13 +99,16 @@ class OpenFiles:
 
     @contextmanager
     def pinned(self, path: Path) -> Iterator[int]:
-        fd = self.pin(path)
+        handle = self._pin(path, create=False)
         try:
-            yield fd
+            yield handle.fd
         finally:
-            self.unpin(path)
+            self._unpin(path, handle)
 
     def pin(self, path: Path, *, create: bool = False) -> int:
+        return self._pin(path, create).fd
+
+    def _pin(self, path: Path, create: bool) -> _Handle:
         with self._lock:
             handle = self._handles.get(path)
             if handle is None:
@@ -113,7 +117,7 @@ class OpenFiles:
             self._handles.move_to_end(path)
             handle.pins += 1
             self._trim(self._limit)
-            return handle.fd
+            return handle
 
     def _open(self, path: Path, create: bool) -> int:
         """Where descriptors have run out, those that nobody uses are given up for it."""
@@ -125,26 +129,36 @@ class OpenFiles:
             return self.files.open(path, exclusive=create)
 
     def unpin(self, path: Path) -> None:
+        handle = self._handles.get(path)
+        if handle is None:
+            handle = next(left for of, left in self._forgotten if of == path)
+        self._unpin(path, handle)
+
+    def _unpin(self, path: Path, handle: _Handle) -> None:
         with self._lock:
-            handle = self._handles[path]
             handle.pins -= 1
-            if handle.forgotten and not handle.pins:
-                self._close(path)
+            if (path, handle) in self._forgotten and not handle.pins:
+                self._forgotten.remove((path, handle))
+                self._close_handle(handle)
             self._trim(self._limit)
 
     def forget(self, path: Path) -> None:
-        """The file is gone: close its handle, now or when the last user has let go."""
+        """The file is gone, or another one: close its handle, now or when the last user has let go."""
         with self._lock:
-            handle = self._handles.get(path)
+            handle = self._handles.pop(path, None)
             if handle is not None:
-                handle.forgotten = True
-                if not handle.pins:
-                    self._close(path)
+                if handle.pins:
+                    self._forgotten.append((path, handle))
+                else:
+                    self._close_handle(handle)
 
     def close(self) -> None:
         with self._lock:
             for path in list(self._handles):
                 self._close(path)
+            for _, handle in self._forgotten:
+                self._close_handle(handle)
+            self._forgotten.clear()
 
     def _trim(self, limit: int) -> bool:
         """Close what nobody uses until no more than `limit` are open; whether any was."""
@@ -158,5 +172,8 @@ class OpenFiles:
         return len(self._handles) < before
 
     def _close(self, path: Path) -> None:
+        self._close_handle(self._handles.pop(path))
+
+    def _close_handle(self, handle: _Handle) -> None:
         with suppress(OSError):  # it is closed all the same
-            self.files.close(self._handles.pop(path).fd)
+            self.files.close(handle.fd)
