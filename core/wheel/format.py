@@ -4,9 +4,9 @@
     manifest, manifest.copy                                 which files count (files/manifest.py), twice
 
 A *schedule file* is filled from one stretch [from, to) of the message log, for all hours and subjects at
-once, so that it costs one sync. It never changes; neighbours are merged into larger ones (files/merge.py).
-The last number of its name distinguishes files of the same stretch. When the log no longer has the stretch,
-the schedule file is the only place that holds these messages.
+once, so that it costs one sync. It never changes; neighbours are merged into larger ones
+(files/writing/merge.py). The last number of its name distinguishes files of the same stretch. When the
+log no longer has the stretch, the schedule file is the only place that holds these messages.
 
 What belongs to one hour (due // 3,600,000) and one subject is a *row*. Rows are of two kinds:
 

@@ -44,7 +44,7 @@ HELPERS = (
     *("disk/files.py", "messages/segment.py", "disk/unreadable.py", "disk/segment_file.py"),
     *("disk/frames.py", "disk/active_file.py", "disk/commit.py", "disk/local_commit.py"),
     "flushing/rounds.py",
-    *("files/blocks.py", "files/record_reader.py", "files/merge_input.py", "files/file.py"),
+    *("files/blocks.py", "files/record_reader.py", "writing/merge_input.py", "files/file.py"),
 )
 """Who calls them is part of the site."""
 _ROOT = Path(__file__).parents[2]

@@ -50,8 +50,8 @@ NO_LISTENER = Listener("127.0.0.1", 0)
 
 def use_small_merges(patch: pytest.MonkeyPatch) -> None:
     """Schedule files are merged by three, not by eight, and most of a merge goes through the disk."""
-    patch.setattr("kumquat.core.wheel.files.merge.AT_ONCE", 3)
-    patch.setattr("kumquat.core.wheel.files.merge.HELD", 200)
+    patch.setattr("kumquat.core.wheel.files.writing.merge.AT_ONCE", 3)
+    patch.setattr("kumquat.core.wheel.files.writing.merge.HELD", 200)
 
 
 class World:

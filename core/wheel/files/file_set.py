@@ -22,8 +22,8 @@ from kumquat.core.wheel.files import manifest as manifests
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.fill import ReadFrame, names_of, parked_of, tombstones_of
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest
-from kumquat.core.wheel.files.merge import Weighed, merge, plan_merge
-from kumquat.core.wheel.files.writer import write_schedule_file
+from kumquat.core.wheel.files.writing.merge import Weighed, merge, plan_merge
+from kumquat.core.wheel.files.writing.writer import write_schedule_file
 from kumquat.core.wheel.format import ScheduleDamaged, hour_of
 from kumquat.core.wheel.schedule.model import Fill
 

@@ -31,7 +31,7 @@ from kumquat.core.wheel.files.frames import delayed_frames, withdrawn_ids
 from kumquat.core.wheel.files.manifest import Lost
 from kumquat.core.wheel.files.rebuild import find_done
 from kumquat.core.wheel.files.record_reader import LogRecords
-from kumquat.core.wheel.files.writer import write_schedule_file
+from kumquat.core.wheel.files.writing.writer import write_schedule_file
 from kumquat.core.wheel.schedule.schedule import Schedule
 
 log = logging.getLogger("kumquat.delay")

@@ -7,7 +7,7 @@ import trio
 
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel import queries
-from kumquat.core.wheel.files import merge
+from kumquat.core.wheel.files.writing import merge
 from kumquat.core.wheel.service import Cursor, DelayOptions, open_with_delay
 from kumquat.core.wheel.tasks import filler
 from kumquat.core.wheel.tests.delays import HOUR, START, Broker, Disk, at, cancel, run, running

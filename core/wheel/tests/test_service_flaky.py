@@ -17,7 +17,7 @@ import trio
 
 from kumquat.core.errors import KumquatError
 from kumquat.core.logs.tests.power import FakeFiles, Fault
-from kumquat.core.wheel.files import merge
+from kumquat.core.wheel.files.writing import merge
 from kumquat.core.wheel.tasks import filler, loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,

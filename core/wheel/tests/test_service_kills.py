@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel.files import merge
+from kumquat.core.wheel.files.writing import merge
 from kumquat.core.wheel.tasks import filler, loader
 from kumquat.core.wheel.tests.delays import (
     HOUR,

@@ -13,7 +13,7 @@ import trio
 
 from kumquat.core.errors import StorageError
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.wheel.files import merge
+from kumquat.core.wheel.files.writing import merge
 from kumquat.core.wheel.schedule.schedule import Schedule
 from kumquat.core.wheel.tests.delays import (
     HOUR,

@@ -14,7 +14,7 @@ from kumquat.core.logs.messages.parked import pack_parked
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.wheel.files import blocks
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.writer import write_schedule_file
+from kumquat.core.wheel.files.writing.writer import write_schedule_file
 from kumquat.core.wheel.format import (
     ENTRY,
     HOUR_MS,

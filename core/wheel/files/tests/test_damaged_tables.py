@@ -20,7 +20,7 @@ from kumquat.core.wheel.files.tests.schedules import (
     parked,
     small_blocks,
 )
-from kumquat.core.wheel.files.writer import write_schedule_file
+from kumquat.core.wheel.files.writing.writer import write_schedule_file
 from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,

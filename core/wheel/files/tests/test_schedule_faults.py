@@ -17,7 +17,6 @@ from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
 from kumquat.core.wheel.files.manifest import COPY, MANIFEST, load, open_files, save
 from kumquat.core.wheel.files.manifest_format import Listed, Manifest, pack
-from kumquat.core.wheel.files.merge import merge
 from kumquat.core.wheel.files.tests.schedules import (
     DATA,
     EVER,
@@ -30,6 +29,7 @@ from kumquat.core.wheel.files.tests.schedules import (
     parked,
     tombstones_of,
 )
+from kumquat.core.wheel.files.writing.merge import merge
 from kumquat.core.wheel.format import (
     ENTRY,
     HOUR_MS,

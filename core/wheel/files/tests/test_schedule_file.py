@@ -146,8 +146,8 @@ def test_records_read_together_are_those_read_singly(fill: Fill, order: Random) 
 def test_ids_with_one_hash_are_not_taken_for_each_other() -> None:
     with (
         patch("kumquat.core.wheel.files.file.name_hash", same_hash),
-        patch("kumquat.core.wheel.files.output.name_hash", same_hash),
-        patch("kumquat.core.wheel.files.writer.name_hash", same_hash),
+        patch("kumquat.core.wheel.files.writing.output.name_hash", same_hash),
+        patch("kumquat.core.wheel.files.writing.writer.name_hash", same_hash),
     ):
         names = [Name(1, b"%d" % i, i, NOON + i, PENDING) for i in range(20)]
         file = Fill((0, 100), names=names).write(fake_files())

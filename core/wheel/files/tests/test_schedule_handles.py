@@ -9,7 +9,6 @@ import pytest
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.wheel.files.file import ScheduleFile
 from kumquat.core.wheel.files.file_set import FileSet
-from kumquat.core.wheel.files.merge import merge
 from kumquat.core.wheel.files.tests.schedules import (
     DATA,
     FOLDER,
@@ -18,6 +17,7 @@ from kumquat.core.wheel.files.tests.schedules import (
     messages_of,
     parked,
 )
+from kumquat.core.wheel.files.writing.merge import merge
 
 
 class Unwell(FakeFiles):
@@ -79,7 +79,7 @@ def test_a_file_that_could_not_be_closed_is_not_left_half_written() -> None:
 def test_what_a_merge_wrote_beside_its_file_is_removed_though_a_close_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kumquat.core.wheel.files.merge.HELD", 1)
+    monkeypatch.setattr("kumquat.core.wheel.files.writing.merge.HELD", 1)
     files = Unwell()
     inputs = [FILL.write(files), Fill((100, 200), [parked(NOON, 101)]).write(files)]
     whole = sorted(files.listdir(FOLDER))

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.parked import CANCELLED, DELIVERED, MOVED
-from kumquat.core.wheel.files import merge as merging
-from kumquat.core.wheel.files import merge_input
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.merge import Weighed, merge, plan_merge
 from kumquat.core.wheel.files.tests.schedules import (
     EVER,
     FOLDER,
@@ -31,6 +28,9 @@ from kumquat.core.wheel.files.tests.schedules import (
     small_blocks,
     tombstones_of,
 )
+from kumquat.core.wheel.files.writing import merge as merging
+from kumquat.core.wheel.files.writing import merge_input
+from kumquat.core.wheel.files.writing.merge import Weighed, merge, plan_merge
 from kumquat.core.wheel.format import (
     HOUR_MS,
     MESSAGE,

@@ -2,7 +2,7 @@
 
 Afterwards no message is missing, and none came twice but what a killed or frozen member had read.
 
-    pytest compat_tests/groups/test_groups_churn.py --churn-seconds 600 --churn-seed 7
+    pytest compat_tests/sharing/test_groups_churn.py --churn-seconds 600 --churn-seed 7
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests.groups.churn import Churn
 from compat_tests.groups.stories import configure, lag, offsets_name_one_message
 from compat_tests.members.fixture import VARIANTS, Hosts, Members
+from compat_tests.sharing.churn import Churn
 from compat_tests.support import SESSION_MS, eventually
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A schedule file that is being written, piece by piece: by files/writer.py and by merge.py.
+"""A schedule file that is being written, piece by piece: by writer.py and by merge.py.
 
 It is written under a temporary name, synced once and renamed. Records go straight into the file. The
 sections behind them are collected meanwhile (spool.py).
@@ -25,7 +25,7 @@ from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.messages.parked import RECORD_HEAD_SIZE
 from kumquat.core.wheel.files.blocks import SectionWriter
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.spool import Spool
+from kumquat.core.wheel.files.writing.spool import Spool
 from kumquat.core.wheel.format import (
     ENTRY,
     ENTRY_SIZE,

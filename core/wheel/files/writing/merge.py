@@ -32,8 +32,8 @@ from typing import NamedTuple
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.messages.parked import DELIVERED, MOVED
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.merge_input import Element, InputRow, MergeInput
-from kumquat.core.wheel.files.output import Output, has_name
+from kumquat.core.wheel.files.writing.merge_input import Element, InputRow, MergeInput
+from kumquat.core.wheel.files.writing.output import Output, has_name
 from kumquat.core.wheel.format import (
     MESSAGE,
     PENDING,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.wheel.files.file import ScheduleFile
-from kumquat.core.wheel.files.output import Output
+from kumquat.core.wheel.files.writing.output import Output
 from kumquat.core.wheel.format import (
     HOUR_MS,
     MESSAGE,
