@@ -103,7 +103,8 @@ class OpenFiles:
         try:
             yield handle.fd
         finally:
-            self._unpin(path, handle)
+            with self._lock:
+                self._release(path, handle)
 
     def pin(self, path: Path, *, create: bool = False) -> int:
         return self._pin(path, create).fd
@@ -129,18 +130,18 @@ class OpenFiles:
             return self.files.open(path, exclusive=create)
 
     def unpin(self, path: Path) -> None:
-        handle = self._handles.get(path)
-        if handle is None:
-            handle = next(left for of, left in self._forgotten if of == path)
-        self._unpin(path, handle)
-
-    def _unpin(self, path: Path, handle: _Handle) -> None:
         with self._lock:
-            handle.pins -= 1
-            if (path, handle) in self._forgotten and not handle.pins:
-                self._forgotten.remove((path, handle))
-                self._close_handle(handle)
-            self._trim(self._limit)
+            handle = self._handles.get(path)
+            if handle is None:
+                handle = next(left for of, left in self._forgotten if of == path)
+            self._release(path, handle)
+
+    def _release(self, path: Path, handle: _Handle) -> None:
+        handle.pins -= 1
+        if (path, handle) in self._forgotten and not handle.pins:
+            self._forgotten.remove((path, handle))
+            self._close_handle(handle)
+        self._trim(self._limit)
 
     def forget(self, path: Path) -> None:
         """The file is gone, or another one: close its handle, now or when the last user has let go."""
