@@ -48,6 +48,14 @@ class Scale:
     delayed_seconds: int
     scheduled: int
     pending: int
+    drained_messages: int
+    """By share consumers with a handler that does nothing."""
+    shared_messages: int
+    """By share consumers with a handler of 5 ms."""
+    bounces: int
+    """Messages that are released once each."""
+    waiting: int
+    """Messages that wait for retry."""
 
 
 FULL = Scale(
@@ -66,6 +74,10 @@ FULL = Scale(
     delayed_seconds=60,
     scheduled=1_000_000,
     pending=10_000_000,
+    drained_messages=300_000,
+    shared_messages=5_000,
+    bounces=300,
+    waiting=1_000_000,
 )
 QUICK = Scale(
     "quick",
@@ -83,6 +95,10 @@ QUICK = Scale(
     delayed_seconds=6,
     scheduled=100_000,
     pending=200_000,
+    drained_messages=30_000,
+    shared_messages=1_000,
+    bounces=30,
+    waiting=20_000,
 )
 
 

@@ -44,6 +44,8 @@ KAFKA = {
     **GROUPS,
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "300",
+    "group.share.min.heartbeat.interval.ms": "100",
     "log.retention.check.interval.ms": str(RETENTION_CHECK_MS),
     "log.initial.task.delay.ms": "0",
 }

@@ -33,6 +33,10 @@ class InvalidTimestamp(KumquatError):
     error_code = 32
 
 
+class InvalidRequest(KumquatError):
+    error_code = 42
+
+
 class OutOfOrderSequence(KumquatError):
     error_code = 45
 
@@ -61,6 +65,12 @@ class GroupMaxSizeReached(KumquatError):
 
 class InvalidRecord(KumquatError):
     error_code = 87
+
+
+class InvalidRecordState(KumquatError):
+    """A message that the member of a share group does not hold."""
+
+    error_code = 121
 
 
 class StartError(Exception):

@@ -1,8 +1,9 @@
 """The broker: what all handlers share, and the order in which its parts start and stop.
 
-Start: `open` (blocking) opens and recovers the message log with the delay service on it, then the action
-log, then SQL. It reconciles them and applies the subjects' configs. `run` then starts the tasks of the
-parts. Only after that may clients connect: process/server.py starts the listeners.
+Start: `open` (blocking) opens and recovers the message log with the delay service on it and, inside its
+lock, the action log (core/delivery/dead_letters/opening.py); then SQL. It reconciles them and applies the
+subjects' configs. `run` then starts the tasks of the parts. Only after that may clients connect:
+process/server.py starts the listeners.
 
 Stop, in the opposite order: no more connections, and what was read is answered (process/server.py); the
 delay service writes what it has to its files; the logs are synced and closed. A wait that only saves a
@@ -19,21 +20,26 @@ from typing import TYPE_CHECKING
 import trio
 
 from kumquat.core.complaints import Complaints
+from kumquat.core.delivery.dead_letters.opening import open_joined
+from kumquat.core.delivery.dead_letters.service import DeadLetters
 from kumquat.core.delivery.sharing.service import Sharing
-from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.gateway.groups.service import GroupService, limits
 from kumquat.gateway.net.limits import Room
 from kumquat.gateway.net.loop_lag import Lag
+from kumquat.gateway.shares.service import ShareService
+from kumquat.gateway.topics.letters import LettersMaker
 from kumquat.gateway.topics.subjects import SubjectKeeper
 from kumquat.meta.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kumquat.core.delivery.dead_letters.join import Joiner
+    from kumquat.core.delivery.dead_letters.service import DeadLetterStatistics
     from kumquat.core.delivery.sharing.service import SharingStatistics
-    from kumquat.core.logs.actions.service import ActionStatistics
+    from kumquat.core.logs.actions.service import ActionService, ActionStatistics
     from kumquat.core.logs.disk.files import Files
     from kumquat.core.logs.messages.service import LogStatistics, MessageService
     from kumquat.core.wheel.service import DelayService, DelayStatistics
@@ -51,6 +57,7 @@ class BrokerStatistics:
     delay: DelayStatistics
     groups: ActionStatistics
     sharing: SharingStatistics
+    dead_letters: DeadLetterStatistics
     loop: LagStatistics
 
 
@@ -81,6 +88,7 @@ class Broker:
         delay: DelayService,
         actions: ActionService,
         registry: Registry,
+        joiner: Joiner,
     ) -> None:
         self.config = config
         self.log = log
@@ -90,12 +98,26 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = log.cluster_id
         self.sharing = Sharing(actions, log, registry.group_config)
-        self.coordinator = GroupService(
-            actions, self.sharing, log.subjects, registry, limits(config)
+        self.coordinator = GroupService(actions, self.sharing, log, registry, limits(config))
+        self.shares = ShareService(
+            actions.groups,
+            self.sharing.shares,
+            registry.group_config,
+            config.group_share_max_share_sessions,
         )
         self.subjects = SubjectKeeper(
             log, registry, config.subject_defaults(), self.coordinator, delay
         )
+        self.dead_letters = DeadLetters(
+            actions,
+            log,
+            joiner,
+            append=self.sharing.append,
+            config=registry.group_config,
+            make=LettersMaker(self.subjects, log).make,
+            wait_doomed=self.sharing.wait_doomed,
+        )
+        log.before_expiry = self.dead_letters.expire
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
         self.refusals = Complaints(logger)
@@ -109,12 +131,13 @@ class Broker:
         delay_options = DelayOptions(
             max_ms=config.delay_max_ms, cancel_remember_ms=config.delay_cancel_remember_ms
         )
-        log, delay = open_with_delay(log_options(config), delay_options, files)
-        actions = ActionService.open(config.log_dirs, files)
+        log, delay, actions, joiner = open_joined(
+            lambda join: open_with_delay(log_options(config), delay_options, files, join=join)
+        )
         registry = Registry.open(config.log_dirs / META_FILE)
         for line in registry.reconcile(log.subjects, config.subject_defaults()):
             logger.warning("%s", line)
-        return cls(config, log, delay, actions, registry)
+        return cls(config, log, delay, actions, registry, joiner)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the tasks of the parts until cancelled; started when handlers can use them."""
@@ -129,8 +152,11 @@ class Broker:
             try:
                 async with trio.open_nursery() as inner:
                     await inner.start(self.actions.run)
+                    await inner.start(self.sharing.run)
                     await inner.start(self.coordinator.run)
+                    await inner.start(self.shares.run)
                     await inner.start(self.delay.run)
+                    await inner.start(self.dead_letters.run)
                     task_status.started()
             finally:
                 log_scope.cancel()  # last: its lock guards the folder of all parts
@@ -156,6 +182,7 @@ class Broker:
             delay=self.delay.statistics(),
             groups=self.actions.statistics(),
             sharing=self.sharing.statistics(self.coordinator.exclusive()),
+            dead_letters=self.dead_letters.statistics(),
             loop=self.lag.statistics(),
         )
 

@@ -1,6 +1,7 @@
 """Kumquat: what is installed, under one name.
 
     from kumquat.testing import broker        a real broker for your tests
+    from kumquat.consumer import retry        a message that could not be handled comes again later
     from kumquat.spark import read_subject    Spark sessions, subjects as DataFrames, pipelines
 
 The rest (`kumquat.core`, `kumquat.gateway`, `kumquat.meta`) is the broker itself. Other people's code

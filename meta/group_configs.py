@@ -8,64 +8,29 @@
 A group's configs are a mapping of the explicitly set ones only, as text. They belong to the group's
 name: they may be set before its first member comes, and outlive its deletion, as in Kafka. A subject
 can have `consume.mode` too; it holds for groups that do not set it themselves. Nothing here keeps state.
+The table of definitions is group_catalogue.py.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from kumquat.meta.catalogue import CONSUME_MODES, Definition
+from kumquat.meta.catalogue import Definition
 from kumquat.meta.definitions import ConfigRow, ConfigSource, Synonym
+from kumquat.meta.durations import read_iso_duration
 from kumquat.meta.errors import InvalidConfig
-from kumquat.meta.values import INT_MAX, Value, integer, one_of, whole
+from kumquat.meta.group_catalogue import BY_DURATION, DEAD_LETTERS, GROUP_DEFINITIONS, MODE
+from kumquat.meta.values import Value
 
-MODE = "consume.mode"
-
-_DEFINITIONS = (
-    Definition(
-        "auto.exclusive.after.ms",
-        whole(0),
-        "60000",
-        "real",
-        "With consume.mode=auto: how long a single member must have been left, with all that was "
-        "handed out acked, before it reads in order again.",
-    ),
-    Definition(
-        "consume.auto.offset.reset",
-        one_of("earliest", "latest"),
-        "earliest",
-        "real",
-        "With consume.mode=shared: where the group begins on a subject of which it has committed "
-        "nothing. In the other modes the first member's own auto.offset.reset decides.",
-    ),
-    Definition(
-        MODE,
-        CONSUME_MODES,
-        "auto",
-        "real",
-        "exclusive: one member reads a subject, in order, the others stand by. shared: each message "
-        "goes to one of the members, in no order. auto: exclusive while there is one member, shared "
-        "from the second on.",
-    ),
-    Definition(
-        "lease.max.records",
-        integer(1, INT_MAX),
-        "2000",
-        "real",
-        "The most messages that a sharing member is handed in one answer.",
-    ),
-    Definition(
-        "lease.steal.after.ms",
-        whole(0),
-        "1000",
-        "real",
-        "How long a sharing member waits with nothing to do before another one, that holds more than "
-        "its pace explains, is told to give back what it has not acked.",
-    ),
-)
-
-GROUP_DEFINITIONS = {definition.name: definition for definition in _DEFINITIONS}
-assert list(GROUP_DEFINITIONS) == sorted(GROUP_DEFINITIONS), "kept in alphabetical order"
+__all__ = [
+    "GROUP_DEFINITIONS",
+    "MODE",
+    "GroupConfig",
+    "consume_mode",
+    "describe_group",
+    "effective_group",
+    "validate_group",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +42,28 @@ class GroupConfig:
     lease_steal_after_ms: int
     auto_exclusive_after_ms: int
     auto_offset_reset: str
+    retry_backoff_ms: int
+    retry_backoff_multiplier: float
+    retry_backoff_max_ms: int
+    delivery_count_limit: int
+    dead_letter_subject: str
+    """With {subject} and {group} in it as they were set; empty: the default."""
+    share_auto_offset_reset: str
+    """`latest`, `earliest`, or `by_duration:` and the duration: see `share_reset_ms`."""
+    share_record_lock_duration_ms: int
+    share_delivery_count_limit: int
+    share_max_record_locks: int
+    share_session_timeout_ms: int
+    share_heartbeat_interval_ms: int
+    share_isolation_level: str
+    share_renew_enable: bool
+
+    @property
+    def share_reset_ms(self) -> int | None:
+        """How long ago a share group begins on a topic that it has not read; None: at one of the ends."""
+        if not self.share_auto_offset_reset.startswith(BY_DURATION):
+            return None
+        return read_iso_duration(self.share_auto_offset_reset.removeprefix(BY_DURATION))
 
 
 def validate_group(name: str, value: str) -> None:
@@ -101,6 +88,19 @@ def effective_group(configs: Mapping[str, str]) -> GroupConfig:
         lease_steal_after_ms=number("lease.steal.after.ms"),
         auto_exclusive_after_ms=number("auto.exclusive.after.ms"),
         auto_offset_reset=text("consume.auto.offset.reset"),
+        retry_backoff_ms=number("retry.backoff.ms"),
+        retry_backoff_multiplier=float(text("retry.backoff.multiplier")),
+        retry_backoff_max_ms=number("retry.backoff.max.ms"),
+        delivery_count_limit=number("delivery.count.limit"),
+        dead_letter_subject=text(DEAD_LETTERS),
+        share_auto_offset_reset=text("share.auto.offset.reset"),
+        share_record_lock_duration_ms=number("share.record.lock.duration.ms"),
+        share_delivery_count_limit=number("share.delivery.count.limit"),
+        share_max_record_locks=number("share.partition.max.record.locks"),
+        share_session_timeout_ms=number("share.session.timeout.ms"),
+        share_heartbeat_interval_ms=number("share.heartbeat.interval.ms"),
+        share_isolation_level=text("share.isolation.level"),
+        share_renew_enable=_in_force("share.renew.acknowledge.enable", configs) is True,
     )
 
 
@@ -114,7 +114,7 @@ def describe_group(
 ) -> list[ConfigRow]:
     """A row per config; `names` asks for some only, and unknown ones are left out, as in Kafka."""
     if names is None:
-        return [_row(definition, configs) for definition in _DEFINITIONS]
+        return [_row(definition, configs) for definition in GROUP_DEFINITIONS.values()]
     return [_row(GROUP_DEFINITIONS[n], configs) for n in names if n in GROUP_DEFINITIONS]
 
 

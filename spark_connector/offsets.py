@@ -84,7 +84,7 @@ def existing_subjects(bootstrap: str) -> list[str]:
 def matching(bootstrap: str, names: Iterable[str]) -> list[str]:
     """The subjects of these names, where a name may be a pattern (shop-*, shop-?, shop-[ab]). What begins
     with two underscores is only matched by a pattern that begins so too, and what the broker calls
-    internal (__consumer_offsets) by none."""
+    internal (__consumer_offsets, __kumquat_retry) by none."""
     wanted, there = list(names), None
     found: dict[str, None] = {}
     for name in wanted:

@@ -31,10 +31,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
-from confluent_kafka import Consumer, ShareConsumer, TopicPartition
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
 AT_ONCE = 2000
 """How many messages one call takes where the handler does nothing."""
+RETRY_SUBJECT = "__kumquat_retry"
 _SECONDS = 600
 
 
@@ -50,6 +51,8 @@ class Work:
     """A Kafka share group, instead of a consumer group."""
     gated: bool = False
     commits: bool = True
+    fails: int | None = None
+    """The number of a message whose handler fails each time: it is given back for retry."""
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -249,6 +252,8 @@ class _Member:
             if self.work.handler_ms:
                 time.sleep(self.work.handler_ms / 1000)
             number = int.from_bytes(message.value()[:8], "big")
+            if number == self.work.fails:
+                self._fail(message)
             if number < self.marks.count:
                 new |= not handled[number]
                 handled[number] = min(255, handled[number] + 1)
@@ -261,6 +266,25 @@ class _Member:
         result.gap_began = now
         if new:
             result.last_at = now
+
+    def _fail(self, message: Any) -> None:
+        """As any client says it: a record to the reserved subject, answered before the commit."""
+        producer = Producer({"bootstrap.servers": self.work.bootstrap, "log_level": 3})
+        answers: list[str | None] = []
+        producer.produce(
+            RETRY_SUBJECT,
+            headers={
+                "qmq-retry-group": self.work.group,
+                "qmq-retry-subject": message.topic(),
+                "qmq-retry-offset": str(message.offset()),
+            },
+            on_delivery=lambda error, _: answers.append(error.str() if error else None),
+        )
+        producer.flush(60)
+        if answers != [None]:
+            raise RuntimeError(
+                f"the retry of offset {message.offset()} was answered with {answers}"
+            )
 
 
 def _main() -> None:

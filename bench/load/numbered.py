@@ -11,7 +11,7 @@ _QUEUED = 200_000
 class Writer:
     """A producer whose connection is made before any clock runs."""
 
-    def __init__(self, bootstrap: str, topic: str, size: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, size: int, *, batch: int = 1000) -> None:
         self._topic = topic
         self._filler = bytes(range(256)) * (size // 256 + 1)
         self._size = size
@@ -21,7 +21,7 @@ class Writer:
                 "bootstrap.servers": bootstrap,
                 "log_level": 3,
                 "linger.ms": 5,
-                "batch.num.messages": 1000,
+                "batch.num.messages": batch,
                 "batch.size": 1_000_000,
                 "queue.buffering.max.messages": _QUEUED * 2,
                 "queue.buffering.max.kbytes": 1 << 20,

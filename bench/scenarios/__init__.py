@@ -5,6 +5,8 @@ from bench.scenarios.groups import GROUPS
 from bench.scenarios.hostile import HOSTILE
 from bench.scenarios.recovery import RECOVERY
 from bench.scenarios.requests import REQUESTS
+from bench.scenarios.retries import RETRIES
+from bench.scenarios.shares import SHARES
 from bench.scenarios.sharing import SHARING
 from bench.scenarios.spark import SPARK
 from bench.scenarios.starting import STARTING
@@ -18,6 +20,8 @@ SCENARIOS = [
     *SUBJECTS,
     *RECOVERY,
     *SHARING,
+    *SHARES,
+    *RETRIES,
     *GROUPS,
     *DELAY,
     *SPARK,

@@ -79,11 +79,31 @@ func (c *franz) consume() {
 			c.member.broken(failure.Err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			c.member.handle(record{r.Topic, r.Offset, r.Timestamp.UnixMilli(), string(r.Value)})
+			got := franzRecord(r)
+			c.member.handle(got)
+			c.member.complain(got, c.say)
 			c.client.MarkCommitRecords(r)
 		})
 		c.client.AllowRebalance()
 	}
+}
+
+func franzRecord(r *kgo.Record) record {
+	attempt := firstAttempt
+	for _, header := range r.Headers {
+		if header.Key == attemptHeader {
+			attempt = string(header.Value)
+		}
+	}
+	return record{r.Topic, r.Offset, r.Timestamp.UnixMilli(), string(r.Value), attempt}
+}
+
+func (c *franz) say(headers [][2]string) error {
+	command := &kgo.Record{Topic: retryTopic}
+	for _, header := range headers {
+		command.Headers = append(command.Headers, kgo.RecordHeader{Key: header[0], Value: []byte(header[1])})
+	}
+	return c.client.ProduceSync(context.Background(), command).FirstErr()
 }
 
 func (c *franz) close() error {

@@ -21,6 +21,7 @@ var groupBalancers = map[string]kafka.GroupBalancer{
 type kafkaGo struct {
 	member *member
 	reader *kafka.Reader
+	broker string
 	ended  chan struct{}
 }
 
@@ -52,7 +53,7 @@ func newKafkaGo(m *member, balancer string, settings map[string]string) (client,
 			m.tell("revoked", config.GroupTopics)
 		}
 	})
-	c := &kafkaGo{m, kafka.NewReader(config), make(chan struct{})}
+	c := &kafkaGo{m, kafka.NewReader(config), settings["bootstrap.servers"], make(chan struct{})}
 	go c.consume()
 	return c, nil
 }
@@ -68,11 +69,33 @@ func (c *kafkaGo) consume() {
 			c.member.broken(err)
 			continue
 		}
-		c.member.handle(record{message.Topic, message.Offset, message.Time.UnixMilli(), string(message.Value)})
+		attempt := firstAttempt
+		for _, header := range message.Headers {
+			if header.Key == attemptHeader {
+				attempt = string(header.Value)
+			}
+		}
+		got := record{message.Topic, message.Offset, message.Time.UnixMilli(), string(message.Value), attempt}
+		c.member.handle(got)
+		c.member.complain(got, c.say)
 		if err := c.reader.CommitMessages(context.Background(), message); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			c.member.broken(err)
 		}
 	}
+}
+
+// say uses a Conn: a kafka.Writer does not see topics that are marked as internal.
+func (c *kafkaGo) say(headers [][2]string) error {
+	conn, err := kafka.DialLeader(context.Background(), "tcp", c.broker, retryTopic, 0)
+	if err != nil {
+		return err
+	}
+	command := kafka.Message{}
+	for _, header := range headers {
+		command.Headers = append(command.Headers, kafka.Header{Key: header[0], Value: []byte(header[1])})
+	}
+	_, err = conn.WriteMessages(command)
+	return errors.Join(err, conn.Close())
 }
 
 func (c *kafkaGo) close() error {

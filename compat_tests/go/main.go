@@ -1,7 +1,9 @@
 // Members of consumer groups that are Go clients. The lines that it speaks: ../members/__init__.py.
 //
 // These clients call the application, or have no position to ask for, so a member knows `make`, `run`, `stop`
-// and `close` only. It joins when it is made.
+// and `close` only. It joins when it is made. Settings of its own: retry.at=VALUE and reject.at=VALUE name
+// messages that it cannot handle, the first only at its first delivery. It says so (failures.go) before it
+// commits past them.
 package main
 
 import (
@@ -19,6 +21,7 @@ type record struct {
 	offset    int64
 	timestamp int64
 	value     string
+	attempt   string
 }
 
 type client interface {
@@ -33,6 +36,7 @@ type member struct {
 	running  bool
 	changed  *sync.Cond
 	pause    time.Duration
+	settings map[string]string
 }
 
 var writing sync.Mutex
@@ -55,13 +59,19 @@ func write(lines ...[]string) {
 
 // handle is called by the clients for each message, before it is committed.
 func (m *member) handle(r record) {
+	write([]string{m.name, "polled"})
+	m.show(r)
+}
+
+func (m *member) show(r record) {
 	m.lock.Lock()
 	for !m.running {
 		m.changed.Wait()
 	}
 	m.lock.Unlock()
 	place := []string{strconv.FormatInt(r.offset, 10), strconv.FormatInt(r.timestamp, 10), r.value}
-	write([]string{m.name, "polled"}, append([]string{m.name, "record", r.topic}, place...))
+	place = append(place, r.attempt, strconv.FormatInt(time.Now().UnixMilli(), 10))
+	write(append([]string{m.name, "record", r.topic}, place...))
 	time.Sleep(m.pause)
 }
 
@@ -104,7 +114,12 @@ func (m *member) make(variant string, pairs []string) (err error) {
 		name, value, _ := strings.Cut(pair, "=")
 		settings[name] = value
 	}
+	m.settings = settings
 	library, balancer, _ := strings.Cut(variant, "-")
+	if variant == "franz-share" {
+		m.client, err = newFranzShare(m, settings)
+		return err
+	}
 	switch library {
 	case "sarama":
 		m.client, err = newSarama(m, balancer, settings)

@@ -17,10 +17,11 @@ var balancers = map[string]sarama.BalanceStrategy{
 }
 
 type saramaClient struct {
-	member *member
-	group  sarama.ConsumerGroup
-	cancel context.CancelFunc
-	ended  chan struct{}
+	member   *member
+	group    sarama.ConsumerGroup
+	producer sarama.SyncProducer
+	cancel   context.CancelFunc
+	ended    chan struct{}
 }
 
 func newSarama(m *member, balancer string, settings map[string]string) (client, error) {
@@ -38,12 +39,17 @@ func newSarama(m *member, balancer string, settings map[string]string) (client, 
 		config.Consumer.Offsets.Initial = sarama.OffsetNewest
 	}
 	config.Consumer.Return.Errors = true
+	config.Producer.Return.Successes = true
+	producer, err := sarama.NewSyncProducer([]string{settings["bootstrap.servers"]}, config)
+	if err != nil {
+		return nil, err
+	}
 	group, err := sarama.NewConsumerGroup([]string{settings["bootstrap.servers"]}, settings["group.id"], config)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &saramaClient{m, group, cancel, make(chan struct{})}
+	c := &saramaClient{m, group, producer, cancel, make(chan struct{})}
 	go func() {
 		for err := range group.Errors() {
 			m.broken(err)
@@ -83,14 +89,34 @@ func topics(session sarama.ConsumerGroupSession) []string {
 
 func (c *saramaClient) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for message := range claim.Messages() {
-		c.member.handle(record{message.Topic, message.Offset, message.Timestamp.UnixMilli(), string(message.Value)})
+		attempt := firstAttempt
+		for _, header := range message.Headers {
+			if string(header.Key) == attemptHeader {
+				attempt = string(header.Value)
+			}
+		}
+		got := record{message.Topic, message.Offset, message.Timestamp.UnixMilli(), string(message.Value), attempt}
+		c.member.handle(got)
+		c.member.complain(got, c.say)
 		session.MarkMessage(message, "")
 	}
 	return nil
 }
 
+func (c *saramaClient) say(headers [][2]string) error {
+	command := &sarama.ProducerMessage{Topic: retryTopic}
+	for _, header := range headers {
+		command.Headers = append(command.Headers, sarama.RecordHeader{Key: []byte(header[0]), Value: []byte(header[1])})
+	}
+	_, _, err := c.producer.SendMessage(command)
+	return err
+}
+
 func (c *saramaClient) close() error {
 	c.cancel()
 	<-c.ended
+	if err := c.producer.Close(); err != nil {
+		return err
+	}
 	return c.group.Close()
 }

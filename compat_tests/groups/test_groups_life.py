@@ -52,11 +52,39 @@ def test_a_groups_configs_are_set_shown_and_checked(bootstrap: str, group: str) 
         ("consume.mode", "both"),
         ("lease.max.records", "0"),
         ("consume.auto.offset.reset", "none"),
+        ("retry.backoff.ms", "-1"),
+        ("delivery.count.limit", "1001"),
+        ("errors.deadletterqueue.topic.name", "dead letters"),
         ("no.such.config", "1"),
     ):
         with pytest.raises(KafkaException) as refused:
             configure(bootstrap, group, **{name: value})
         assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "good", "bad"),
+    [
+        ("share.auto.offset.reset", "latest", "by_duration:P1DT2H", "by_duration:P1W"),
+        ("share.delivery.count.limit", "5", "10", "11"),
+        ("share.heartbeat.interval.ms", "5000", "15000", "15001"),
+        ("share.isolation.level", "read_uncommitted", "read_committed", "all"),
+        ("share.partition.max.record.locks", "2000", "4000", "4001"),
+        ("share.record.lock.duration.ms", "30000", "15000", "14999"),
+        ("share.renew.acknowledge.enable", "true", "false", "maybe"),
+        ("share.session.timeout.ms", "45000", "60000", "60001"),
+    ],
+)
+def test_the_configs_of_share_groups_have_kafkas_defaults_and_bounds(
+    bootstrap: str, group: str, name: str, default: str, good: str, bad: str
+) -> None:
+    assert described(bootstrap, group)[name] == default
+    configure(bootstrap, group, **{name: good})
+    assert described(bootstrap, group)[name] == good
+    with pytest.raises(KafkaException) as refused:
+        configure(bootstrap, group, **{name: bad})
+    assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
+    assert described(bootstrap, group)[name] == good
 
 
 @pytest.mark.differs("these configs are Kumquat's own")

@@ -24,10 +24,10 @@ TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 Rows = list[dict[str, str]]
 
 
-def tool(bootstrap: str, *arguments: str) -> str:
+def tool(bootstrap: str, *arguments: str, name: str = TOOL) -> str:
     jars = ":".join(map(str, tool_jars()))
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-    command = [java(), *JVM, quiet, "-cp", jars, TOOL, "--bootstrap-server", bootstrap, *arguments]
+    command = [java(), *JVM, quiet, "-cp", jars, name, "--bootstrap-server", bootstrap, *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=3 * DEADLINE, check=False
     )

@@ -9,7 +9,8 @@ Both sides speak lines of fields with tabs between them. To a host:
     MEMBER  NUMBER  COMMAND  ARGUMENT…
 
     make VARIANT [name=value…]   a client with Kafka's names for settings; `topics` (with , between) or
-                                 `pattern` says what it subscribes to
+                                 `pattern` says what it subscribes to. dies.at=VALUE: when it comes to that
+                                 message, it kills its process
     take COUNT SECONDS           polls until so many records have come; fails when they do not in time
     run COMMIT MILLISECONDS      polls from now on, pausing so long for each record. COMMIT: `each` commits
                                  what a poll gave before the next one, `never` leaves it to the client
@@ -25,11 +26,13 @@ Both sides speak lines of fields with tabs between them. To a host:
     subscribe TOPIC…
     close                        leaves the group in the client's own way
 
+A member of a share group knows no positions and no assignment; its commit accepts what the last poll gave.
+
 and from it:
 
     MEMBER  done NUMBER RESULT…           MEMBER  failed NUMBER ERROR TEXT
     MEMBER  polled                        what follows is one poll's
-    MEMBER  record TOPIC OFFSET TIMESTAMP VALUE
+    MEMBER  record TOPIC OFFSET TIMESTAMP VALUE ATTEMPT AT     AT: when the client gave it, ms
     MEMBER  assigned TOPIC…  |  revoked TOPIC…  |  lost TOPIC…       as the client's callbacks say
     MEMBER  committed                     a commit of `run each` is done
     MEMBER  uncommitted ERROR TEXT        a commit of `run each` failed; it continues

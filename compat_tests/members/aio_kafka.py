@@ -11,7 +11,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.structs import OffsetAndMetadata
 
-from compat_tests.members.client import Record, Told, pythonic
+from compat_tests.members.client import Record, Told, pythonic, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -68,7 +68,7 @@ class Aiokafka:
     def poll(self, seconds: float, most: int) -> list[Record]:
         found = self._do(self._consumer.getmany(timeout_ms=int(seconds * 1000), max_records=most))
         return [
-            Record(each.topic, each.offset, each.timestamp, (each.value or b"").decode())
+            record(each.topic, each.offset, each.timestamp, each.value, each.headers)
             for records in found.values()
             for each in records
         ]

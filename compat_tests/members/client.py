@@ -7,6 +7,7 @@ that things take are the client's own: nothing is retried or hidden.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +21,10 @@ class Record(NamedTuple):
     offset: int
     timestamp: int
     value: str
+    attempt: int = 1
+    """As the header qmq-attempt says."""
+    at: int = 0
+    """When the client gave it, ms."""
 
 
 class Client(Protocol):
@@ -36,6 +41,13 @@ class Client(Protocol):
     def resume(self, topic: str) -> None: ...
     def assignment(self) -> list[str]: ...
     def close(self) -> None: ...
+
+
+def record(topic: str, offset: int, timestamp: int, value: bytes | None, headers: Any) -> Record:
+    """As a client has just given it."""
+    attempt = dict(headers or ()).get("qmq-attempt", b"1")
+    now = int(time.time() * 1000)
+    return Record(topic, offset, timestamp, (value or b"").decode(), int(attempt), now)
 
 
 def pythonic(settings: dict[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from compat_tests.members.client import SECONDS, Record, Told
+from compat_tests.members.client import SECONDS, Record, Told, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,8 +68,9 @@ class Confluent:
             topic, offset, value = message.topic(), message.offset(), message.value()
             assert topic is not None
             assert offset is not None
-            text = value.decode() if isinstance(value, bytes) else ""
-            records.append(Record(topic, offset, message.timestamp()[1], text))
+            body = value if isinstance(value, bytes) else None
+            made = record(topic, offset, message.timestamp()[1], body, message.headers())
+            records.append(made)
         return records
 
     def commit(self) -> None:

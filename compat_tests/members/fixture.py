@@ -48,6 +48,8 @@ KAFKA_GO = ["kafka_go-range", "kafka_go-roundrobin", "kafka_go-rack"]
 KAFKA_JS = ["kafkajs-default"]
 FRANZ = ["franz-range", "franz-roundrobin", "franz-sticky", "franz-cooperative"]
 """These can only run, stop and close."""
+SHARE = ["confluent_share-", "java-share", "franz-share"]
+"""Members of share groups: these know neither offsets nor assignments."""
 LANGUAGES = {"java": "java", "sarama": "go", "kafka_go": "go", "franz": "go", "kafkajs": "node"}
 """Of clients that are not Python."""
 CLIENTS = ["kafka_python-range", "aiokafka-range", "confluent-range", "java-range"]
@@ -155,6 +157,8 @@ class Members:
             if member.alone and not member.host.ended:
                 member.host.signal(signal.SIGCONT)
                 member.host.kill()
+            elif member.alone:
+                member.host.end()
 
 
 @pytest.fixture(scope="session")

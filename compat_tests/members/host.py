@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 CLASSES = {
     "confluent": ("compat_tests.members.confluent", "Confluent"),
+    "confluent_share": ("compat_tests.members.confluent_share", "ConfluentShare"),
     "kafka_python": ("compat_tests.members.kafka_python", "KafkaPython"),
     "aiokafka": ("compat_tests.members.aio_kafka", "Aiokafka"),
 }
@@ -47,6 +49,7 @@ class Member:
         self.running = False
         self.commits_each = False
         self.pause_seconds = 0.0
+        self.dies_at: str | None = None
 
     def work(self) -> None:
         while True:
@@ -84,14 +87,20 @@ class Member:
                 write([[self.name, "committed"]])
 
     def report(self, records: list[Record]) -> None:
+        dies = next((n for n, each in enumerate(records) if each.value == self.dies_at), None)
+        if dies is not None:
+            records = records[: dies + 1]
         if records:
             lines = [[self.name, "record", *map(str, record)] for record in records]
             write([[self.name, "polled"], *lines])
+        if dies is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def make(self, variant: str, *pairs: str) -> None:
         settings = dict(pair.split("=", 1) for pair in pairs)
         topics = settings.pop("topics", "").split(",")
         pattern = settings.pop("pattern", None)
+        self.dies_at = settings.pop("dies.at", None)
         self.most = int(settings.get("max.poll.records", self.most))
         client, _, strategy = variant.partition("-")
         module, made = CLASSES[client]

@@ -11,7 +11,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.members.client import Record, Told, pythonic
+from compat_tests.members.client import Record, Told, pythonic, record
 
 
 class Custom(RoundRobinPartitionAssignor):  # type: ignore[misc]
@@ -52,7 +52,7 @@ class KafkaPython:
         # A poll that ends while a changed subscription is being joined forgets the answer.
         found = self._consumer.poll(timeout_ms=int(max(seconds, 0.5) * 1000), max_records=most)
         return [
-            Record(each.topic, each.offset, each.timestamp, (each.value or b"").decode())
+            record(each.topic, each.offset, each.timestamp, each.value, each.headers)
             for records in found.values()
             for each in records
         ]

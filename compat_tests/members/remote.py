@@ -107,6 +107,8 @@ class Member:
         """The values of the polls whose commit failed."""
         self.interrupted: set[str] = set()
         """The values of the polls that were not committed yet when their topic was taken away."""
+        self.handled: list[str] = []
+        """The values of the polls whose commit of `run each` is done."""
         self._last_poll = 0
         self.broken: str | None = None
         self.closed = False
@@ -120,8 +122,9 @@ class Member:
     def hear(self, kind: str, fields: list[str]) -> None:
         match kind:
             case "record":
-                topic, offset, timestamp, value = fields
-                self.records.append(Record(topic, int(offset), int(timestamp), value))
+                topic, offset, timestamp, value, attempt, at = fields
+                place = int(offset), int(timestamp)
+                self.records.append(Record(topic, *place, value, int(attempt), int(at)))
             case "assigned":
                 self.callbacks.append((kind, fields))
                 self.assigned |= set(fields)
@@ -134,6 +137,8 @@ class Member:
                 self.uncommitted.append(": ".join(fields))
                 self.refused |= self._last_values()
             case "polled" | "committed":
+                if kind == "committed":
+                    self.handled += [each.value for each in self.records[self._last_poll :]]
                 self._last_poll = len(self.records)
             case "broken":
                 self.broken = ": ".join(fields)

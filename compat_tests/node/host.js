@@ -1,7 +1,8 @@
 // Members of consumer groups that are KafkaJS. The lines that it speaks: ../members/__init__.py.
 //
 // KafkaJS calls the application, so a member knows `make`, `run`, `stop` and `close` only. It joins when it is
-// told to run.
+// told to run. Settings of its own: retry.at=VALUE and reject.at=VALUE name messages that it cannot handle, the
+// first only at its first delivery. It says so before it commits past them.
 'use strict'
 
 const readline = require('node:readline')
@@ -56,9 +57,12 @@ class Member {
     this.consumer.on('consumer.crash', ({ payload }) => {
       write(this.name, 'broken', payload.error.name, payload.error.message)
     })
+    this.settings = settings
+    this.producer = kafka.producer()
     this.held = []
     this.interval = Number(settings['auto.commit.interval.ms'] ?? 100)
     await this.consumer.connect()
+    await this.producer.connect()
     const fromBeginning = settings['auto.offset.reset'] !== 'latest'
     await this.consumer.subscribe({ topics: settings.topics.split(','), fromBeginning })
   }
@@ -76,8 +80,27 @@ class Member {
   async handle({ topic, message }) {
     await this.resumed
     write(this.name, 'polled')
-    write(this.name, 'record', topic, message.offset, message.timestamp, message.value.toString())
+    const { offset, timestamp, value, headers } = message
+    const attempt = (headers['qmq-attempt'] ?? '1').toString()
+    write(this.name, 'record', topic, offset, timestamp, value.toString(), attempt, Date.now())
+    await this.complain(topic, message, attempt)
     if (this.pause >= 1) await new Promise(resolve => setTimeout(resolve, this.pause))
+  }
+
+  async complain(topic, { offset, value }, attempt) {
+    const wanted = { retry: this.settings['retry.at'], reject: this.settings['reject.at'] }
+    const verdict = Object.keys(wanted).find(each => wanted[each] === value.toString())
+    if (!verdict || (verdict === 'retry' && attempt !== '1')) return
+    const headers = {
+      'qmq-retry-group': this.settings['group.id'],
+      'qmq-retry-subject': topic,
+      'qmq-retry-offset': offset,
+      'qmq-retry-action': verdict,
+      'qmq-retry-reason': 'it failed',
+    }
+    const after = this.settings['retry.after.ms']
+    if (after && verdict === 'retry') headers['qmq-retry-after-ms'] = after
+    await this.producer.send({ topic: '__kumquat_retry', messages: [{ value: '', headers }] })
   }
 
   async stop() {
@@ -87,6 +110,7 @@ class Member {
   async close() {
     this.resume()
     await this.consumer.disconnect()
+    await this.producer.disconnect()
   }
 }
 

@@ -15,6 +15,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+REJECTED, ATTEMPTS, EXPIRED, UNREADABLE = "rejected", "attempts", "expired", "unreadable"
+REASONS = (REJECTED, ATTEMPTS, EXPIRED, UNREADABLE)
+"""Why a message became a dead letter: the consumer rejected it, its deliveries are used up, retention took
+it before it was handled, its bytes are damaged."""
+
 # --- what happens in a running broker ------------------------------------------------------------
 
 
@@ -66,10 +71,12 @@ class Share(NamedTuple):
 
 
 class Unshare(NamedTuple):
-    """Back to plain offsets; nothing is unacked."""
+    """Back to plain offsets."""
 
     gid: int
     sid: int
+    sequence: int | None = None
+    """Where to go on, although some above are acked. None, and not written: nothing is unacked."""
 
 
 class Slot(NamedTuple):
@@ -103,8 +110,63 @@ class Ack(NamedTuple):
     pull: int
 
 
+class Accept(NamedTuple):
+    """Some of what a share member holds is acked."""
+
+    gid: int
+    sid: int
+    slot: int
+    ranges: list[list[int]]
+    """First sequence and count of each."""
+
+
+class Retry(NamedTuple):
+    """Messages that a member did not handle are to be delivered again, at their time."""
+
+    gid: int
+    sid: int
+    slot: int
+    """The pull log that they leave. 0: they were read with plain offsets."""
+    ranges: list[list[int]]
+    """First sequence, count, the attempt that the next delivery is, and when that is due (ms since the
+    epoch; 0: at once)."""
+
+
+class Doom(NamedTuple):
+    """Messages that are to become dead letters, wherever they are now. They are done with when that is
+    durable: see Settle."""
+
+    gid: int
+    sid: int
+    slot: int
+    """The pull log that they leave. 0: they are not leased."""
+    ranges: list[list[int]]
+    """First sequence, count, and how often they were delivered."""
+    reason: str
+    """One of REASONS."""
+    text: str
+    """What the client, or the disk, said."""
+
+
+class Settle(NamedTuple):
+    """Messages that are done with, wherever they are: their dead letters are durable, or they were sent
+    back to where they came from."""
+
+    gid: int
+    sid: int
+    ranges: list[list[int]]
+    """First sequence and count of each."""
+
+
+class Joined(NamedTuple):
+    """The frames of the message log below that position that settle something have been applied here: see
+    core/logs/messages/settles.py."""
+
+    position: int
+
+
 class Release(NamedTuple):
-    """The pull log ends; what was unacked is delivered again."""
+    """The pull log ends; what was unacked is delivered again, at once and as the same attempt."""
 
     gid: int
     sid: int
@@ -182,6 +244,8 @@ class Numbers(NamedTuple):
 
     next_gid: int
     floor: int
+    joined: int = 0
+    """See Joined. Not written when it is 0."""
 
 
 class Slots(NamedTuple):
@@ -200,6 +264,33 @@ class Again(NamedTuple):
     first: int
     size: int
     attempt: int
+    since: int = 0
+    """When they were first delivered (ms)."""
+
+
+class Waits(NamedTuple):
+    """Retries that wait for their time."""
+
+    gid: int
+    sid: int
+    packed: str
+    """Base64 of Waiting.pack."""
+
+
+class Doomed(NamedTuple):
+    """Messages whose dead letters are not durable yet."""
+
+    gid: int
+    sid: int
+    first: int
+    size: int
+    attempts: int
+    reason: str
+    text: str
+    since: int
+    """First delivered (ms)."""
+    at: int
+    """Last delivered (ms)."""
 
 
 class Expired(NamedTuple):
@@ -245,7 +336,8 @@ class Log(NamedTuple):
     """Where it begins, up to where it is acked, and its next pull sequence."""
     gaps: list[list[int]]
     leases: list[list[int]]
-    """Pull sequence, first sequence, count and attempt of each."""
+    """Pull sequence, first sequence, count and attempt of each, when the messages were first delivered and
+    when these were (ms)."""
 
 
 class Unknown(NamedTuple):
@@ -255,18 +347,18 @@ class Unknown(NamedTuple):
 
 
 Action = (
-    Group | Forget | Member | Left | Commit | Share | Unshare | Slot | Pull | Ack | Release | Expire | Lost
-    | Holes | Drop | Gone | Heard | Silent | Jump | Stopped
-    | Numbers | Slots | Again | Expired | Emptied | Committed | Silence | Log | Unknown
+    Group | Forget | Member | Left | Commit | Share | Unshare | Slot | Pull | Ack | Accept | Retry | Doom
+    | Settle | Joined | Release | Expire | Lost | Holes | Drop | Gone | Heard | Silent | Jump | Stopped
+    | Numbers | Slots | Again | Waits | Doomed | Expired | Emptied | Committed | Silence | Log | Unknown
 )  # fmt: skip
 TYPES: tuple[type[Action], ...] = (
-    Group, Forget, Member, Left, Commit, Share, Unshare, Slot, Pull, Ack, Release, Expire, Lost,
-    Holes, Drop, Gone, Heard, Silent, Jump, Stopped,
-    Numbers, Slots, Again, Expired, Emptied, Committed, Silence, Log,
+    Group, Forget, Member, Left, Commit, Share, Unshare, Slot, Pull, Ack, Accept, Retry, Doom,
+    Settle, Joined, Release, Expire, Lost, Holes, Drop, Gone, Heard, Silent, Jump, Stopped,
+    Numbers, Slots, Again, Waits, Doomed, Expired, Emptied, Committed, Silence, Log,
 )  # fmt: skip
 
 OF_NO_GROUP: frozenset[type[Action]] = frozenset(
-    {Gone, Jump, Numbers, Silent, Slots, Stopped, Unknown}
+    {Gone, Joined, Jump, Numbers, Silent, Slots, Stopped, Unknown}
 )
 """All others begin with the id of the group that they are about."""
 
@@ -278,6 +370,10 @@ def to_json(action: Action) -> tuple[Any, ...]:
     """What is stored of it."""
     if type(action) is Group and action.generation is None:
         return (_NAMES[Group], action.gid, action.name)
+    if type(action) is Numbers and not action.joined:
+        return (_NAMES[Numbers], action.next_gid, action.floor)
+    if type(action) is Unshare and action.sequence is None:
+        return (_NAMES[Unshare], action.gid, action.sid)
     return (_NAMES[type(action)], *action)
 
 

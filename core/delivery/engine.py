@@ -12,6 +12,13 @@ round for a Fetch at a pull offset, all of it without a pause in between:
 
 An answer need not wait until a pull is synced. A commit's must, for its ack.
 
+What was delivered before is handed out in smaller and smaller parts, half as many with each attempt. Near
+the limit, or when a part is one message, it is handed out *alone*: to a member that holds nothing else, and
+that is given nothing else while it has it. So a message that kills its consumers does not take its
+neighbours along. That must not stop anybody who acks only after many messages: a member that sits on one
+for long (ALONE_MS) is given others again, and a message that waited so long for a member without others
+goes to any.
+
 Acks are cumulative within one pull log. What counts as one is `ack`'s to say, and None means that there is
 nothing to write: the offset says nothing new, was never given, or lies in a gap that an unclean start has
 left.
@@ -21,9 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.policy import SharePolicy, waiting
+from kumquat.core.delivery.pull_log import FIRST_PULL, SHARE_PULL
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.delivery.state import Group, Groups, Lease, Progress, PullLog
 
@@ -38,12 +47,17 @@ class Allowed(Enum):
 
 MOST_RANGES = 64
 """In one hand-out: each must be looked up and cut on its own."""
+LOOKED_AT = 256
+"""Ranges of messages to be delivered again that are looked at for one hand-out."""
+ALONE_MS = 10_000
 
 
-def open_pull_log(groups: Groups, group: Group, sid: int, member_id: str) -> actions.Slot:
-    """GroupMaxSizeReached when the subject has no slot left."""
+def open_pull_log(
+    groups: Groups, group: Group, sid: int, member_id: str, *, share: bool = False
+) -> actions.Slot:
+    """`share`: the log of a member of a share group. GroupMaxSizeReached: the subject has no slot left."""
     slot, begin = groups.next_slot(sid)
-    return actions.Slot(group.id, sid, slot, member_id, begin)
+    return actions.Slot(group.id, sid, slot, member_id, SHARE_PULL if share else begin)
 
 
 # --- what a Fetch gets ---------------------------------------------------------------------------
@@ -51,7 +65,7 @@ def open_pull_log(groups: Groups, group: Group, sid: int, member_id: str) -> act
 
 def owns(log: PullLog, pull: int) -> bool:
     """Whether a pull sequence can be one of this pull log."""
-    return log.begin <= pull <= log.next
+    return FIRST_PULL <= log.begin <= pull <= log.next
 
 
 def leases_from(log: PullLog, pull: int) -> list[Lease]:
@@ -67,6 +81,26 @@ def leases_from(log: PullLog, pull: int) -> list[Lease]:
     return found
 
 
+class Caution(NamedTuple):
+    """How messages are handed out that were delivered before."""
+
+    limit: int
+    """How often a message is delivered."""
+    most: int
+    """How many of the first attempt are handed out at once."""
+    strict: bool = True
+    """A message that is to be handled alone waits for a member that holds nothing."""
+
+    def part(self, attempt: int) -> int:
+        """How many of this attempt are handed out at once; 1: alone."""
+        if attempt >= max(2, self.limit - 1):
+            return 1
+        return max(1, self.most >> (attempt - 1)) if attempt < 32 else 1
+
+    def alone(self, attempt: int) -> bool:
+        return attempt > 1 and self.part(attempt) == 1
+
+
 def hand_out(
     progress: Progress,
     log: PullLog,
@@ -76,6 +110,7 @@ def hand_out(
     high_watermark: int,
     sharers: int,
     max_records: int,
+    caution: Caution,
     now: float,
 ) -> list[Range]:
     """What this member is to get now: what waits to be delivered again first, then from the cursor."""
@@ -88,8 +123,9 @@ def hand_out(
         return []
     given: list[Range] = []
     if progress.redelivery.total:
-        parts = progress.redelivery.parts(most, MOST_RANGES)
-        given = [part for part in parts if part.first >= earliest]
+        given = _again(progress, log, earliest, most, caution)
+        if given and caution.alone(given[0].attempt):
+            return given
         most -= sum(part.size for part in given)
     first = max(progress.cursor, earliest)
     fresh = min(most, high_watermark - first)
@@ -98,13 +134,47 @@ def hand_out(
     return given
 
 
+def _again(
+    progress: Progress, log: PullLog, earliest: int, most: int, caution: Caution
+) -> list[Range]:
+    """What the member is to get of what was delivered before."""
+    given: list[Range] = []
+    for part in progress.redelivery.parts(progress.redelivery.total, LOOKED_AT):
+        if part.first < earliest:
+            continue
+        if caution.alone(part.attempt):
+            if not given and not (log.unacked and caution.strict):
+                return [part._replace(size=1)]
+            continue
+        most = min(most, caution.part(part.attempt) - sum(each.size for each in given))
+        if most <= 0 or len(given) == MOST_RANGES:
+            break
+        given.append(part._replace(size=min(part.size, most)))
+        most -= given[-1].size
+    return given
+
+
+def holds_alone(log: PullLog, caution: Caution, now_ms: int) -> bool:
+    """Whether a member has a message that it is to handle alone."""
+    if log.unacked != 1:
+        return False
+    lease = log.leases[0]
+    return caution.alone(lease.attempt) and now_ms - lease.at < ALONE_MS
+
+
+def awaits_alone(progress: Progress, caution: Caution) -> bool:
+    """Whether a message waits for a member that holds nothing else."""
+    parts = progress.redelivery.parts(progress.redelivery.total, LOOKED_AT)
+    return any(caution.alone(part.attempt) for part in parts)
+
+
 def portion(at_hand: int, sharers: int) -> int:
     """A fair first helping of what is left: half a share, so that the last ones are small."""
     return max(1, at_hand // (2 * max(1, sharers)))
 
 
 def pull_action(gid: int, sid: int, log: PullLog, ranges: Iterable[Range]) -> actions.Pull:
-    return actions.Pull(gid, sid, log.slot, log.next, [list(part) for part in ranges])
+    return actions.Pull(gid, sid, log.slot, log.next, [list(part[:3]) for part in ranges])
 
 
 # --- acks ----------------------------------------------------------------------------------------
@@ -122,7 +192,7 @@ def ack(gid: int, sid: int, log: PullLog, pull: int) -> actions.Ack | None:
 
 def overtaken(gid: int, sid: int, progress: Progress, earliest: int) -> actions.Expire | None:
     """When messages that the group has not had are gone from the subject. Say it loudly: `missed`."""
-    lowest = progress.lowest_unacked()
+    lowest = progress.lowest_due() if progress.shared else progress.position
     if lowest is None or lowest >= earliest:
         return None
     return actions.Expire(gid, sid, earliest)
@@ -136,4 +206,5 @@ def missed(progress: Progress, earliest: int) -> int:
     for log in progress.pull_logs.values():
         unacked += [(lease.first, lease.size) for lease in log.leases]
     below = sum(max(0, min(first + size, earliest) - first) for first, size in unacked)
+    below += progress.waiting.count_below(earliest)
     return below + max(0, earliest - progress.cursor)

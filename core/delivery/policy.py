@@ -43,7 +43,10 @@ FAR_ABOVE = 1.5
 """A queue of so many times the member's share is far too much for it."""
 SUMMED_FOR = 0.02
 """Seconds for which the sum of what all queue is not computed again; what is given out is added to it."""
-_NO_PACE = (actions.Release, actions.Share, actions.Expire, actions.Lost, actions.Holes)
+_NO_PACE = (
+    *(actions.Release, actions.Retry, actions.Doom, actions.Settle),
+    *(actions.Share, actions.Expire, actions.Lost, actions.Holes),
+)
 """They change what members hold and say nothing of how fast they are."""
 UNMEASURED = 6.0
 """Seconds without an ack after which a member counts as slow: more than clients take to commit by
@@ -237,7 +240,7 @@ class Policies:
     def observe(self, applied: Sequence[Action], now: float) -> None:
         """These actions were applied just now."""
         for action in applied:
-            if type(action) is actions.Pull or type(action) is actions.Ack:
+            if isinstance(action, (actions.Pull, actions.Ack, actions.Accept)):
                 self._moved(action, now)
             elif isinstance(action, _NO_PACE):
                 self._rest(action.gid, action.sid)
@@ -252,7 +255,7 @@ class Policies:
                 for policies in self._policies.values():
                     policies.pop(action.sid, None)
 
-    def _moved(self, action: actions.Pull | actions.Ack, now: float) -> None:
+    def _moved(self, action: actions.Pull | actions.Ack | actions.Accept, now: float) -> None:
         found = self._groups.slots.get(action.sid, {}).get(action.slot)
         if found is not None:
             policy = self.of(action.gid, action.sid)

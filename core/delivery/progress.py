@@ -1,136 +1,68 @@
 """How far a group is in a subject: a plain position, or a cursor with pull logs while it shares.
 
-While the group reads with plain offsets, Progress is a position and no more. While it shares, `cursor`
-is the next sequence never delivered. Each sequence below it is in exactly one place: leased (in one pull
-log), waiting to be delivered again (`redelivery`), or acked, which is to be nowhere. So the size grows
-with unacked ranges, never with what was consumed.
+While the group reads with plain offsets, Progress is a position, and retries that a client asked for. While
+it shares, `cursor` is the next sequence never delivered. Each sequence below it is in exactly one place:
 
-A pull log numbers what one member was given: pull sequences grow by one with each message, and each
-lease maps a run of them onto a run of sequences. Slots number the pull logs of a subject, over all its
-groups: `slot << 48 | pull sequence` is the offset that the member sees.
+    pull_logs    leased to a member
+    redelivery   to be delivered again, as soon as a member asks
+    waiting      to be delivered again, at its time (waiting.py). `wake` moves what is due to `redelivery`:
+                 that is a matter of time alone, so no action says it
+    doomed       to become a dead letter
+    nowhere      settled: acked, or its dead letter is durable
 
-The methods that change something are for `Groups.apply` alone, and they take any history: where a damaged
-action log has lost some, what is told last wins, and a message in doubt is delivered once more.
+So the size grows with unacked ranges, never with what was consumed.
+
+Leases and pull logs are in pull_log.py.
+
+The methods that change something are for `Groups.apply` alone (`wake` is the exception), and they take any
+history: where a damaged action log has lost some, what is told last wins, and a message in doubt is
+delivered once more.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from kumquat.core.delivery.pull_log import Lease, PullLog
 from kumquat.core.delivery.ranges import Range, Ranges
+from kumquat.core.delivery.waiting import Wait, Waiting, check
 
-SLOT_SHIFT = 48
-MAX_SLOT = (1 << 15) - 1
-MAX_PULL = (1 << SLOT_SHIFT) - 1
-FIRST_PULL = 1 << 24
-"""Pull logs begin here or higher: the base offset of a cut batch may lie below its first record."""
-JUMP = 1 << 24
-"""How far every pull log leaps after an unclean start. Fewer messages than that may be handed out while
-they are not synced (the action log ensures it), so no pull offset names two messages."""
+FEW = 8
+"""So many ranges are taken out of a pull log one by one."""
+MOST_AWAKE = 4096
+"""Retries that are due are taken from the packed ones until so many ranges are at hand."""
 
 
-def pull_offset(slot: int, pull: int) -> int:
-    return slot << SLOT_SHIFT | pull
+class Doomed(NamedTuple):
+    """Messages that are to become dead letters."""
 
-
-def split_offset(offset: int) -> tuple[int, int]:
-    """Slot and pull sequence; slot 0 is a plain offset."""
-    return offset >> SLOT_SHIFT, offset & MAX_PULL
-
-
-class Lease(NamedTuple):
-    """Messages `first` … of the subject, given as pull sequences `pull` …"""
-
-    pull: int
     first: int
     size: int
-    attempt: int
+    attempts: int
+    reason: str
+    text: str
+    since: int
+    at: int
 
     @property
     def end(self) -> int:
-        """Behind its last pull sequence."""
-        return self.pull + self.size
+        return self.first + self.size
 
-    def part(self, skipped: int, size: int) -> Lease:
-        return Lease(self.pull + skipped, self.first + skipped, size, self.attempt)
+    def cut(self, first: int, end: int) -> Doomed:
+        return self._replace(first=first, size=end - first)
 
 
-class PullLog:
-    __slots__ = ("acked", "begin", "gaps", "leases", "member_id", "next", "slot", "unacked")
-    KEPT = ("gaps", "leases")
-    """Containers that change in place: see undo.py."""
-
-    def __init__(self, slot: int, member_id: str, pull: int) -> None:
-        self.slot = slot
-        self.member_id = member_id
-        self.begin = pull
-        """Pull sequences below do not belong to this pull log: the slot may have had another one."""
-        self.acked = pull
-        """All below is acked. There may be no message at it: see `position`."""
-        self.next = pull
-        self.leases: deque[Lease] = deque()
-        """Unacked, by pull sequence; after an unclean start there may be gaps between them."""
-        self.unacked = 0
-        """How many messages that is."""
-        self.gaps: list[tuple[int, int]] = []
-        """Where it has jumped from and to: a client may have been given what lies between, but nobody knows
-        what that was."""
-
-    @property
-    def position(self) -> int:
-        """The pull sequence that the member is to read next, if it knows nothing: the first unacked."""
-        return self.leases[0].pull if self.leases else self.next
-
-    def in_gap(self, pull: int) -> bool:
-        return any(low < pull < high for low, high in self.gaps)
-
-    def leap(self, distance: int) -> None:
-        if distance:
-            if self.gaps and self.gaps[-1][1] == self.next:
-                self.gaps[-1] = (self.gaps[-1][0], self.next + distance)
-            else:
-                self.gaps.append((self.next, self.next + distance))
-            self.next += distance
-
-    def give(self, lease: Lease) -> None:
-        self.leases.append(lease)
-        self.unacked += lease.size
-        self.next = lease.end
-
-    def ack(self, pull: int) -> None:
-        self.acked = max(self.acked, pull)
-        self.gaps = [gap for gap in self.gaps if gap[1] > pull]
-        leases = self.leases
-        while leases and leases[0].pull < pull:
-            lease = leases.popleft()
-            done = min(lease.size, pull - lease.pull)
-            self.unacked -= done
-            if done < lease.size:
-                leases.appendleft(lease.part(done, lease.size - done))
-
-    def forget(self, first: int, end: int) -> int:
-        """Take out the sequences from `first` to `end`, whoever has them now; how many that were."""
-        kept: list[Lease] = []
-        for lease in self.leases:
-            low, high = max(first, lease.first), min(end, lease.first + lease.size)
-            if low >= high:
-                kept.append(lease)
-                continue
-            if lease.first < low:
-                kept.append(lease.part(0, low - lease.first))
-            if high < lease.first + lease.size:
-                kept.append(lease.part(high - lease.first, lease.first + lease.size - high))
-        before = self.unacked
-        self.leases = deque(kept)
-        self.unacked = sum(lease.size for lease in kept)
-        return before - self.unacked
+def _covers(found: Iterable[Range | Wait | Lease], size: int) -> bool:
+    return sum(part.size for part in found) == size
 
 
 class Progress:
     __slots__ = (
         "committed_at",
         "cursor",
+        "doomed",
+        "doomed_span",
         "epoch",
         "expired",
         "metadata",
@@ -138,8 +70,9 @@ class Progress:
         "pull_logs",
         "redelivery",
         "shared",
+        "waiting",
     )
-    KEPT = ("pull_logs", "redelivery")
+    KEPT = ("pull_logs", "redelivery", "waiting")
 
     def __init__(self) -> None:
         self.position: int | None = None
@@ -151,6 +84,11 @@ class Progress:
         self.cursor = 0
         self.pull_logs: dict[int, PullLog] = {}
         self.redelivery = Ranges()
+        self.waiting = Waiting()
+        self.doomed: dict[int, Doomed] = {}
+        """By their first sequences, in about the order in which they were doomed."""
+        self.doomed_span = 1
+        """No range that is doomed is longer."""
         self.expired = 0
         """How many messages were gone, or could not be read, before they were acked."""
         self.committed_at = 0
@@ -160,9 +98,13 @@ class Progress:
         """The group's position in sequences: what lag tools are told."""
         if not self.shared:
             return self.position
+        return min([self.lowest_due(), *self.doomed])
+
+    def lowest_due(self) -> int:
+        """The lowest that is leased, or to be delivered again."""
         lowest = [lease.first for log in self.pull_logs.values() for lease in log.leases]
-        if self.redelivery.lowest is not None:
-            lowest.append(self.redelivery.lowest)
+        again = (self.redelivery.lowest, self.waiting.lowest)
+        lowest += [low for low in again if low is not None]
         return min(lowest, default=self.cursor)
 
     @property
@@ -171,51 +113,216 @@ class Progress:
         return self.position is not None and self.position >= 0
 
     @property
+    def retries(self) -> int:
+        """How many messages are to be delivered again, now or later."""
+        return self.redelivery.total + self.waiting.total
+
+    @property
     def settled(self) -> bool:
-        """Nothing below the cursor is unacked."""
-        return not len(self.redelivery) and not any(log.leases for log in self.pull_logs.values())
+        """Nothing below the cursor is leased or to be delivered again."""
+        return not self.retries and not any(log.leases for log in self.pull_logs.values())
+
+    @property
+    def leased(self) -> int:
+        return sum(log.unacked for log in self.pull_logs.values())
+
+    @property
+    def dying(self) -> int:
+        """How many messages are to become dead letters."""
+        return sum(each.size for each in self.doomed.values())
 
     @property
     def unacked(self) -> int:
-        """How many messages below the cursor are not acked."""
-        return self.redelivery.total + sum(log.unacked for log in self.pull_logs.values())
+        """How many messages below the cursor are not settled."""
+        return self.retries + self.leased + self.dying
+
+    # --- sharing ---------------------------------------------------------------------------------
 
     def begin_sharing(self, sequence: int) -> None:
-        """From there on, and from nothing: what was leased or waited before is no longer asked for."""
-        self.shared = True
-        self.cursor = sequence
-        self.redelivery = Ranges()
+        """From there on. A group that shared already begins again: what was leased or waited before is no
+        longer asked for. Else retries stay, and are not delivered a second time from the cursor."""
+        again, self.shared, self.cursor = self.shared, True, sequence
         for log in self.pull_logs.values():
-            log.leases = deque()
-            log.unacked = 0
+            log.clear()
+        if again:
+            self.redelivery, self.waiting = Ranges(), Waiting()
+            doomed, self.doomed = self.doomed, {}
+            for each in doomed.values():
+                if each.first < sequence:
+                    self.add_doomed(each.cut(each.first, min(each.end, sequence)))
+            return
+        ahead = [(each.first, each.end) for each in self.redelivery]
+        ahead += [(each.first, each.end) for each in self.waiting]
+        ahead += [(each.first, each.end) for each in self.doomed.values()]
+        for first, end in sorted(ahead):
+            if end > self.cursor:
+                self._pass_cursor(max(first, self.cursor), end)
 
-    def lease(self, log: PullLog, pull: int, given: list[list[int]]) -> None:
+    def end_sharing(self, sequence: int) -> None:
+        """Back to plain offsets, from there on: what is to be delivered again lies above."""
+        self.shared = False
+        self.position, self.epoch = sequence, -1
+        self.redelivery, self.waiting = Ranges(), Waiting()
+
+    def lease(self, log: PullLog, pull: int, given: list[list[int]], now: int) -> None:
         if pull < log.next:
             raise ValueError(f"pull sequence {pull} of slot {log.slot} was given before")
         if not self.shared and given:  # the action that began it is lost
             self.begin_sharing(min(max(self.position or 0, 0), given[0][0]))
         for first, size, attempt in given:
-            self._claim(first, first + size)
-            log.give(Lease(pull, first, size, attempt))
+            since = self._claim(first, first + size) or now
+            log.give(Lease(pull, first, size, attempt, since, now))
             pull += size
 
-    def _claim(self, first: int, end: int) -> None:
-        """The sequences go to somebody: they are nowhere else from here on."""
+    def _claim(self, first: int, end: int) -> int:
+        """The sequences go to somebody: they are nowhere else from here on. Gives when the first of
+        them was first delivered; 0: not known."""
+        since = 0
         if first < self.cursor:
             below = min(end, self.cursor)
-            if self.redelivery.cut(first, below) < below - first:
-                for log in self.pull_logs.values():
-                    log.forget(first, below)
-        elif first > self.cursor:
+            found: list[Range | Wait | Lease] = [*self.redelivery.cut(first, below)]
+            if not _covers(found, below - first):  # in a replay they were never woken
+                found += self.waiting.cut(first, below)
+            if not _covers(found, below - first):
+                found += self._take(first, below)
+            since = min((part.since for part in found if part.since), default=0)
+        if end > self.cursor:
+            self._pass_cursor(max(first, self.cursor), end)
+        return since
+
+    def _pass_cursor(self, first: int, end: int) -> None:
+        """The cursor goes behind `end`; what lies before `first` has not been delivered yet."""
+        if first > self.cursor:
             self.redelivery.add(Range(self.cursor, first - self.cursor, 1))
         self.cursor = max(self.cursor, end)
 
     def release(self, slot: int) -> PullLog:
-        """The pull log ends; what is unacked in it waits to be delivered again."""
+        """The pull log ends; what is unacked in it is to be delivered again."""
         log = self.pull_logs.pop(slot)
         for lease in log.leases:
-            self.redelivery.add(Range(lease.first, lease.size, lease.attempt + 1))
+            self.redelivery.add(Range(lease.first, lease.size, lease.attempt, lease.since))
         return log
+
+    # --- retries and dead letters ----------------------------------------------------------------
+
+    def accept(self, slot: int, ranges: Iterable[list[int]]) -> None:
+        log = self.pull_logs[slot]
+        for first, size in ranges:
+            log.take(first, first + size)
+
+    def retry(self, slot: int, ranges: list[list[int]], now: int) -> None:
+        """Those that are settled already stay settled. ValueError, with nothing changed: a number is out of
+        all bounds."""
+        for each in ranges:
+            check(*each)
+        whole = self._take_whole(slot, ranges)
+        for first, size, attempt, due in ranges:
+            for part in self._withdraw(slot, first, first + size, now, whole):
+                if due:
+                    self.waiting.add(part.first, part.size, attempt, due, part.since)
+                else:
+                    self.redelivery.add(Range(part.first, part.size, attempt, part.since))
+
+    def doom(self, slot: int, ranges: list[list[int]], reason: str, text: str, now: int) -> None:
+        whole = self._take_whole(slot, ranges)
+        for first, size, attempts in ranges:
+            for part in self._withdraw(slot, first, first + size, now, whole):
+                self.add_doomed(
+                    Doomed(part.first, part.size, attempts, reason, text, part.since, part.at)
+                )
+
+    def settle(self, ranges: Iterable[list[int]]) -> None:
+        for first, size in ranges:
+            end = first + size
+            self._take(first, end)
+            if self.shared and end > self.cursor:
+                self._pass_cursor(max(first, self.cursor), end)
+
+    def _take_whole(self, slot: int, ranges: list[list[int]]) -> dict[int, Lease]:
+        log = self.pull_logs.get(slot)
+        return log.take_whole(ranges) if log is not None and len(ranges) > FEW else {}
+
+    def _withdraw(
+        self, slot: int, first: int, end: int, now: int, whole: dict[int, Lease]
+    ) -> list[Lease]:
+        """Take sequences out of the pull log that has them, unless they are in `whole`; where the history
+        is damaged, from wherever they are. Those that were never leased are given too, if they lie above
+        the cursor or, without one, were read with plain offsets."""
+        lease = whole.get(first)
+        if lease is not None and lease.behind == end:
+            return [whole.pop(first)]
+        log = self.pull_logs.get(slot)
+        taken = log.take(first, end) if log is not None else []
+        if sum(lease.size for lease in taken) == end - first:
+            return taken
+        taken += self._take(first, end)
+        if not self.shared:
+            if not slot:
+                taken = [Lease(0, first, end - first, 1, now, now)]
+        elif end > self.cursor:
+            begin = max(first, self.cursor)
+            self._pass_cursor(begin, end)
+            taken.append(Lease(0, begin, end - begin, 1, now, now))
+        return taken
+
+    def _take(self, first: int, end: int) -> list[Lease]:
+        """Take sequences below the cursor from wherever they are; gives what was not settled."""
+        taken = [
+            Lease(0, part.first, part.size, part.attempt, part.since, 0)
+            for part in self.redelivery.cut(first, end)
+        ]
+        taken += [
+            Lease(0, wait.first, wait.size, wait.attempt, wait.since, 0)
+            for wait in self.waiting.cut(first, end)
+        ]
+        for log in self.pull_logs.values():
+            taken += log.take(first, end)
+        taken += self._take_doomed(first, end)
+        return taken
+
+    def add_doomed(self, doomed: Doomed) -> None:
+        self.doomed[doomed.first] = doomed
+        self.doomed_span = max(self.doomed_span, doomed.size)
+
+    def _doomed_in(self, first: int, end: int) -> list[Doomed]:
+        """Those that have any of the sequences; found by where they can begin, unless those places are
+        more than there are doomed ones. A hundred thousand single messages may be rejected one by one."""
+        begin = first - self.doomed_span + 1
+        if end - begin < len(self.doomed):
+            near = [each for at in range(begin, end) if (each := self.doomed.get(at)) is not None]
+        else:
+            near = [*self.doomed.values()]
+        return [each for each in near if each.first < end and first < each.end]
+
+    def _take_doomed(self, first: int, end: int) -> list[Lease]:
+        if not self.doomed:
+            return []
+        exact = self.doomed.get(first)
+        if exact is not None and exact.end == end:  # as a rule
+            found = [self.doomed.pop(first)]
+        else:
+            found = self._doomed_in(first, end)
+            for each in found:
+                del self.doomed[each.first]
+                for low, high in ((each.first, first), (end, each.end)):
+                    if low < high:
+                        self.doomed[low] = each.cut(low, high)
+            found = [each.cut(max(first, each.first), min(end, each.end)) for each in found]
+        return [
+            Lease(0, each.first, each.size, each.attempts, each.since, each.at) for each in found
+        ]
+
+    def wake(self, now: int) -> bool:
+        """Make retries available that are due; whether there were any."""
+        due = self.waiting.next_due
+        if due is None or due > now or len(self.redelivery) >= MOST_AWAKE:
+            return False
+        woken = self.waiting.due(now, MOST_AWAKE - len(self.redelivery))
+        for wait in woken:
+            self.redelivery.add(Range(wait.first, wait.size, wait.attempt, wait.since))
+        return bool(woken)
+
+    # --- what is gone ----------------------------------------------------------------------------
 
     def expire(self, sequence: int) -> None:
         """All below is gone from the subject."""
@@ -228,7 +335,7 @@ class Progress:
 
     def lose(self, first: int, end: int) -> None:
         """Messages that are gone: nobody holds them, and nobody gets them. Where they reach from below the
-        cursor to above it, the cursor goes behind them."""
+        cursor to above it, the cursor goes behind them. Dead letters to be are not lost by it."""
         self.expired += self.pass_over(first, end)
         if self.shared and first <= self.cursor < end:
             self.expired += end - self.cursor
@@ -236,5 +343,8 @@ class Progress:
 
     def pass_over(self, first: int, end: int) -> int:
         """Take sequences below the cursor from whoever has them, as if acked; how many were not."""
-        found = self.redelivery.cut(first, end)
-        return found + sum(log.forget(first, end) for log in self.pull_logs.values())
+        found = sum(part.size for part in self.redelivery.cut(first, end))
+        found += self.waiting.drop(first, end)
+        for log in self.pull_logs.values():
+            found += sum(lease.size for lease in log.take(first, end))
+        return found

@@ -1,6 +1,6 @@
 """Messages to be delivered again, kept as ranges: what it costs grows with holes, not with messages.
 
-Sorted by sequence, disjoint; neighbours of the same attempt are one range.
+Sorted by sequence, disjoint; neighbours that were delivered together before are one range.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ class Range(NamedTuple):
     size: int
     attempt: int
     """Which delivery the next one is: 1 for the first."""
+    since: int = 0
+    """When the first delivery was, ms since the epoch; 0: there was none, or it is not known."""
 
     @property
     def end(self) -> int:
@@ -43,46 +45,53 @@ class Ranges:
     def lowest(self) -> int | None:
         return self._ranges[0].first if self._ranges else None
 
+    def holds(self, sequence: int) -> bool:
+        i = bisect_right(self._ranges, sequence, key=lambda r: r.first)
+        return i > 0 and sequence < self._ranges[i - 1].end
+
     def add(self, new: Range) -> None:
         """A range that overlaps none that is there."""
         i = bisect_left(self._ranges, new.first, key=lambda r: r.first)
         self.total += new.size
-        if (
-            i
-            and self._ranges[i - 1].end == new.first
-            and self._ranges[i - 1].attempt == new.attempt
-        ):
-            i -= 1
-            new = Range(self._ranges[i].first, self._ranges[i].size + new.size, new.attempt)
-            del self._ranges[i]
+        if i:
+            before = self._ranges[i - 1]
+            if before.end == new.first and before[2:] == new[2:]:
+                i -= 1
+                new = before._replace(size=before.size + new.size)
+                del self._ranges[i]
         if i < len(self._ranges):
             following = self._ranges[i]
             assert new.end <= following.first
-            if new.end == following.first and new.attempt == following.attempt:
-                new = Range(new.first, new.size + following.size, new.attempt)
+            if new.end == following.first and new[2:] == following[2:]:
+                new = new._replace(size=new.size + following.size)
                 del self._ranges[i]
         self._ranges.insert(i, new)
 
-    def cut(self, first: int, end: int) -> int:
-        """Take out all from `first` to below `end`, as far as it is there; how many that were."""
-        ranges, before = self._ranges, self.total
+    def cut(self, first: int, end: int) -> list[Range]:
+        """Take out all from `first` to below `end`, as far as it is there; gives what that was."""
+        ranges = self._ranges
         low = max(0, bisect_right(ranges, first, key=lambda r: r.first) - 1)
         high = bisect_left(ranges, end, key=lambda r: r.first)
-        kept = []
+        kept: list[Range] = []
+        taken: list[Range] = []
         for whole in ranges[low:high]:
-            self.total -= whole.size
-            if whole.first < first:
-                kept.append(Range(whole.first, min(whole.end, first) - whole.first, whole.attempt))
-            if end < whole.end:
-                kept.append(Range(end, whole.end - end, whole.attempt))
-        self.total += sum(part.size for part in kept)
+            begin, stop = max(first, whole.first), min(end, whole.end)
+            if begin >= stop:
+                kept.append(whole)
+                continue
+            if whole.first < begin:
+                kept.append(whole._replace(size=begin - whole.first))
+            if stop < whole.end:
+                kept.append(whole._replace(first=stop, size=whole.end - stop))
+            taken.append(whole._replace(first=begin, size=stop - begin))
+            self.total -= stop - begin
         ranges[low:high] = kept
-        return before - self.total
+        return taken
 
     def parts(self, most: int, pieces: int) -> Iterator[Range]:
         """The lowest messages, at most so many, in at most so many ranges."""
-        for first, size, attempt in self._ranges[:pieces]:
+        for part in self._ranges[:pieces]:
             if most <= 0:
                 return
-            yield Range(first, min(size, most), attempt)
-            most -= size
+            yield part if part.size <= most else part._replace(size=most)
+            most -= part.size

@@ -15,41 +15,50 @@ summed over starts, until it is heard.
 
 from __future__ import annotations
 
-from collections import deque
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.actions import Action
-from kumquat.core.delivery.progress import (
+from kumquat.core.delivery.progress import Doomed, Progress
+from kumquat.core.delivery.pull_log import (
     FIRST_PULL,
     JUMP,
     MAX_PULL,
     MAX_SLOT,
+    SHARE_PULL,
     Lease,
-    Progress,
     PullLog,
+    ShareLog,
     pull_offset,
     split_offset,
 )
 from kumquat.core.delivery.ranges import Range
+from kumquat.core.delivery.waiting import Waiting
 from kumquat.core.errors import GroupMaxSizeReached
 
 __all__ = [
     "FIRST_PULL",
     "JUMP",
     "MAX_SLOT",
+    "SHARE",
     "Group",
     "Groups",
     "Lease",
     "Member",
     "Progress",
     "PullLog",
+    "ShareLog",
     "SlotNumbers",
     "pull_offset",
     "split_offset",
 ]
+
+
+SHARE = "share"
+"""The kind of a member of a share group (KIP-932)."""
 
 
 @dataclass(slots=True)
@@ -60,7 +69,8 @@ class Member:
     generation: int
     """Of this member alone (a KIP-848 member's epoch): members need not agree."""
     kind: str
-    """`eager`, `cooperative`, `consumer` (KIP-848), or `client` where a client assigns."""
+    """`eager`, `cooperative`, `consumer` (KIP-848), `share` (KIP-932), or `client` where a client
+    assigns."""
     client_id: str
     host: str
     session_ms: int
@@ -111,6 +121,11 @@ class Group:
         self.empty_since = 0
         """When that was, ms since the epoch."""
 
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a share group; one without members stays what it was."""
+        return next((m.kind for m in self.members.values()), self.last_kind) == SHARE
+
 
 @dataclass(slots=True)
 class SlotNumbers:
@@ -135,6 +150,8 @@ class Groups:
         """By subject id."""
         self.floor = FIRST_PULL
         """No pull log may begin below."""
+        self.joined = 0
+        """The frames of the message log below this position that settle something are applied."""
         self.clean = True
         """Whether the last action was a clean stop."""
         self.now_ms = 0
@@ -152,6 +169,11 @@ class Groups:
             actions.Slot: self._slot,
             actions.Pull: self._pull,
             actions.Ack: self._ack,
+            actions.Accept: self._accept,
+            actions.Retry: self._retry,
+            actions.Doom: self._doom,
+            actions.Settle: self._settle,
+            actions.Joined: self._joined,
             actions.Release: self._release,
             actions.Expire: self._expire,
             actions.Lost: self._lost,
@@ -164,6 +186,8 @@ class Groups:
             actions.Numbers: self._numbers,
             actions.Slots: self._slots,
             actions.Again: self._again,
+            actions.Waits: self._waits,
+            actions.Doomed: self._doomed,
             actions.Expired: self._expired,
             actions.Emptied: self._emptied,
             actions.Committed: self._committed,
@@ -245,13 +269,14 @@ class Groups:
         progress.begin_sharing(sequence)
         progress.committed_at = self.now_ms
 
-    def _unshare(self, gid: int, sid: int) -> None:
+    def _unshare(self, gid: int, sid: int, sequence: int | None) -> None:
         group, progress = self.by_id[gid], self._progress(gid, sid)
-        if not progress.settled:
+        if sequence is None and not progress.settled:
             raise ValueError(f"subject {sid} of group {gid} has unacked messages")
         self._free_slots(group, sid)
-        progress.shared = False
-        progress.position, progress.epoch = progress.cursor, -1
+        progress.end_sharing(progress.cursor if sequence is None else sequence)
+        if sequence is not None:
+            progress.committed_at = self.now_ms
 
     def _drop(self, gid: int, sid: int) -> None:
         group = self.by_id[gid]
@@ -287,7 +312,7 @@ class Groups:
         raise GroupMaxSizeReached(f"all {MAX_SLOT} slots of subject {sid} are taken")
 
     def _slot(self, gid: int, sid: int, slot: int, member_id: str, pull: int) -> None:
-        self._open(self.by_id[gid], sid, PullLog(slot, member_id, pull))
+        self._open(self.by_id[gid], sid, _log_at(slot, member_id, pull))
         numbers = self.numbers[sid]
         numbers.given += (slot - 1 - numbers.given) % MAX_SLOT + 1
 
@@ -301,12 +326,31 @@ class Groups:
 
     def _pull(self, gid: int, sid: int, slot: int, pull: int, given: list[list[int]]) -> None:
         progress = self.by_id[gid].progress[sid]
-        progress.lease(progress.pull_logs[slot], pull, given)
+        progress.lease(progress.pull_logs[slot], pull, given, self.now_ms)
 
     def _ack(self, gid: int, sid: int, slot: int, pull: int) -> None:
         progress = self.by_id[gid].progress[sid]
         progress.pull_logs[slot].ack(pull)
         progress.committed_at = self.now_ms
+
+    def _accept(self, gid: int, sid: int, slot: int, ranges: list[list[int]]) -> None:
+        progress = self.by_id[gid].progress[sid]
+        progress.accept(slot, ranges)
+        progress.committed_at = self.now_ms
+
+    def _retry(self, gid: int, sid: int, slot: int, ranges: list[list[int]]) -> None:
+        self._progress(gid, sid).retry(slot, ranges, self.now_ms)
+
+    def _doom(
+        self, gid: int, sid: int, slot: int, ranges: list[list[int]], reason: str, text: str
+    ) -> None:
+        self._progress(gid, sid).doom(slot, ranges, reason, text, self.now_ms)
+
+    def _settle(self, gid: int, sid: int, ranges: list[list[int]]) -> None:
+        self._progress(gid, sid).settle(ranges)
+
+    def _joined(self, position: int) -> None:
+        self.joined = max(self.joined, position)
 
     def _release(self, gid: int, sid: int, slot: int) -> None:
         self._free(sid, self.by_id[gid].progress[sid].release(slot))
@@ -376,6 +420,10 @@ class Groups:
         if progress.expired:
             made.append(actions.Expired(gid, sid, progress.expired))
         made += [actions.Again(gid, sid, *r) for r in progress.redelivery]
+        if len(progress.waiting):
+            packed = b64encode(progress.waiting.pack()).decode()
+            made.append(actions.Waits(gid, sid, packed))
+        made += [actions.Doomed(gid, sid, *each) for each in progress.doomed.values()]
         for log in progress.pull_logs.values():
             leases = [list(lease) for lease in log.leases]
             numbers = [log.begin, log.acked, log.next]
@@ -389,17 +437,24 @@ class Groups:
         live = [log.next + 1 for _, log in self.slots.get(sid, {}).values()]
         return actions.Slots(sid, numbers.given, max([numbers.top, *live]))
 
-    def _numbers(self, next_id: int, floor: int) -> None:
+    def _numbers(self, next_id: int, floor: int, joined: int) -> None:
         self.next_id = max(self.next_id, next_id)
         self.floor = max(self.floor, floor)
+        self._joined(joined)
 
     def _slots(self, sid: int, given: int, top: int) -> None:
         numbers = self.numbers.setdefault(sid, SlotNumbers())
         numbers.given = max(numbers.given, given)
         numbers.top = max(numbers.top, top)
 
-    def _again(self, gid: int, sid: int, first: int, size: int, attempt: int) -> None:
-        self._progress(gid, sid).redelivery.add(Range(first, size, attempt))
+    def _again(self, gid: int, sid: int, first: int, size: int, attempt: int, since: int) -> None:
+        self._progress(gid, sid).redelivery.add(Range(first, size, attempt, since))
+
+    def _waits(self, gid: int, sid: int, packed: str) -> None:
+        self._progress(gid, sid).waiting = Waiting.unpack(b64decode(packed))
+
+    def _doomed(self, gid: int, sid: int, first: int, *rest: Any) -> None:
+        self._progress(gid, sid).add_doomed(Doomed(first, *rest))
 
     def _expired(self, gid: int, sid: int, count: int) -> None:
         self._progress(gid, sid).expired = count
@@ -414,9 +469,13 @@ class Groups:
         gaps: list[list[int]],
         leases: list[list[int]],
     ) -> None:
-        log = PullLog(slot, member_id, numbers[0])
-        log.leases = deque(Lease(*lease) for lease in leases)
-        log.unacked = sum(lease.size for lease in log.leases)
+        log = _log_at(slot, member_id, numbers[0])
+        for lease in leases:
+            log.give(Lease(*lease))
         log.gaps = [(low, high) for low, high in gaps]
         _, log.acked, log.next = numbers
         self._open(self.by_id[gid], sid, log)
+
+
+def _log_at(slot: int, member_id: str, begin: int) -> PullLog:
+    return ShareLog(slot, member_id) if begin == SHARE_PULL else PullLog(slot, member_id, begin)

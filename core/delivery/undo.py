@@ -77,7 +77,8 @@ _READERS: dict[type, tuple[tuple[str, ...], Callable[[Any], Any], tuple[str, ...
 
 def _reader(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Any], tuple[str, ...]]:
     containers = getattr(kind, "KEPT", ())
-    names = tuple(name for name in kind.__slots__ if name not in containers)
+    slots = [name for one in kind.__mro__ for name in getattr(one, "__slots__", ())]
+    names = tuple(name for name in slots if name not in containers)
     assert len(names) > 1, "of one name, attrgetter would give no tuple"
     found = _READERS[kind] = names, attrgetter(*names), containers
     return found
@@ -122,10 +123,10 @@ def remember(undo: Undo, groups: Groups, action: Action) -> None:
             undo.item(groups.silent, (action.gid, action.member_id))
         case actions.Commit():
             _remember_progress(undo, groups, action.gid, action.sid)
-        case actions.Share() | actions.Expire():  # both take leases out of pull logs
-            progress = _remember_progress(undo, groups, action.gid, action.sid)
-            for log in progress.pull_logs.values() if progress is not None else ():
-                undo.keep(log)
+        case actions.Share() | actions.Expire() | actions.Doom() | actions.Settle():
+            _remember_all(undo, groups, action.gid, action.sid)
+        case actions.Retry():
+            _remember_retry(undo, groups, action)
         case actions.Unshare():
             _remember_slots(undo, groups, action.gid, action.sid)
         case actions.Drop():
@@ -177,6 +178,26 @@ def _remember_progress(undo: Undo, groups: Groups, gid: int, sid: int) -> Progre
     else:
         undo.keep(progress)
     return progress
+
+
+def _remember_all(undo: Undo, groups: Groups, gid: int, sid: int) -> None:
+    """Messages may be taken from wherever they are."""
+    progress = _remember_progress(undo, groups, gid, sid)
+    if progress is None:
+        return
+    for log in progress.pull_logs.values():
+        undo.keep(log)
+    undo.whole(progress.doomed)
+
+
+def _remember_retry(undo: Undo, groups: Groups, action: actions.Retry) -> None:
+    """As a rule they are all in one pull log."""
+    progress = _remember_progress(undo, groups, action.gid, action.sid)
+    log = None if progress is None else progress.pull_logs.get(action.slot)
+    if log is None:
+        _remember_all(undo, groups, action.gid, action.sid)
+    else:
+        undo.keep(log)
 
 
 def _remember_numbers(undo: Undo, groups: Groups, sid: int) -> None:

@@ -22,6 +22,7 @@ from kumquat.core.logs.messages.format import (
     LOG_SUFFIX,
     MESSAGES,
     SEGMENT_START,
+    SETTLES,
     SUBJECT_CREATED,
     SUBJECT_STATE,
     FrameHeader,
@@ -32,6 +33,7 @@ from kumquat.core.logs.messages.index import IndexDamaged, Indexes
 from kumquat.core.logs.messages.recovery import checkpoint
 from kumquat.core.logs.messages.recovery.scan import Frames, payload_damage
 from kumquat.core.logs.messages.segment import OpenFiles, Segment
+from kumquat.core.logs.messages.settles import UnknownItem, settles_of
 from kumquat.core.logs.messages.subject import ENTRY
 from kumquat.core.records import read_head
 
@@ -114,10 +116,23 @@ def _detail(header: FrameHeader, payload: memoryview) -> str:
         state = parse_subject_state(payload)
         producers = len(state.producers)
         return f" name={state.name!r} earliest={state.earliest} producers={producers}"
+    if header.kind == SETTLES:
+        return _settles(payload)
     if header.kind == SEGMENT_START:
         next_id, cluster_id = parse_segment_start(payload)
         return f" cluster={cluster_id} next_subject={next_id}"
     return ""
+
+
+def _settles(payload: memoryview) -> str:
+    try:
+        items = settles_of(payload)
+    except UnknownItem as unknown:
+        return f" BAD: {unknown}"
+    return "".join(
+        f" group={gid} subject={sid} messages={first}..{first + size - 1}"
+        for gid, sid, first, size in items
+    )
 
 
 def _dump_index(segment: Segment, out: TextIO) -> int:

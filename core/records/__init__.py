@@ -7,6 +7,7 @@ frames.py       what compressed data says about itself
 compression.py  inflating, within bounds, and compressing
 records.py      single records
 cut.py          some of the records of a batch as a batch of its own
+rewrite.py      records with headers appended, as a new batch
 """
 
 from kumquat.core.records.batch import BatchHead, check, damage, read_head

@@ -27,7 +27,15 @@ from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, LEAST_RECORD, Batc
 from kumquat.core.records.compression import PIECE, Data, pieces
 
 PREFIX: Final = b"qmq-"
-OURS: Final = (b"qmq-due-ms", b"qmq-created-ms", b"qmq-attempt", b"qmq-retry-")
+OURS: Final = (
+    b"qmq-due-ms",
+    b"qmq-created-ms",
+    b"qmq-attempt",
+    b"qmq-retry-",
+    b"qmq-dead-",
+    b"qmq-redriven-ms",
+)
+"""None begins with another: each `qmq-` is counted once."""
 _CARRIED = max(map(len, OURS)) - 1
 """How much of a piece may begin a name that ends in the next."""
 _SHORT = 1 << 10

@@ -54,6 +54,7 @@ from kumquat.core.logs.messages.parked import (
     CancelItem,
 )
 from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.settles import SettleListener
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.records.look import Look
@@ -290,8 +291,10 @@ def open_with_delay(
     delay_options: DelayOptions,
     files: Files | None = None,
     now_ms: Callable[[], int] = wall_clock_ms,
+    join: Callable[[Files, Path], SettleListener] | None = None,
 ) -> tuple[MessageService, DelayService]:
-    """Blocks: open the message log and the delay service on it. StartError says why that fails."""
+    """Blocks: open the message log and the delay service on it. StartError says why that fails. `join`: see
+    MessageService.open."""
     opened: list[tuple[Schedule, FileSet]] = []
 
     def listen(files: Files, directory: Path) -> Schedule:
@@ -309,7 +312,7 @@ def open_with_delay(
         return schedule
 
     try:
-        message_log = MessageService.open(options, files, now_ms, listen)
+        message_log = MessageService.open(options, files, now_ms, listen, join)
     except BaseException:
         for _, file_set in opened:
             file_set.close()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from kumquat.core.clock import wall_clock_ms
 from kumquat.gateway.admin.http import HttpError
-from kumquat.gateway.admin.times import read_time
+from kumquat.gateway.admin.times import read_past, read_time
 from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
@@ -26,6 +26,10 @@ class Arguments:
             if name not in allowed:
                 known = ", ".join(allowed) or "none"
                 raise _bad(f"unknown argument {name!r}; allowed: {known}")
+
+    def given(self, name: str) -> object:
+        """As it was given; None: it was not."""
+        return self._values.get(name)
 
     def text(self, name: str) -> str | None:
         value = self._values.get(name)
@@ -52,14 +56,22 @@ class Arguments:
         return value
 
     def time(self, name: str) -> int | None:
+        """A duration is from now on."""
+        return self._time(name, read_time, "a duration from now")
+
+    def past(self, name: str) -> int | None:
+        """A duration is so long ago."""
+        return self._time(name, read_past, "how long ago")
+
+    def _time(self, name: str, read: Callable[[str, int], int], durations: str) -> int | None:
         value = self._values.get(name)
         if value is None:
             return None
         try:
-            return read_time(str(value), wall_clock_ms())
+            return read(str(value), wall_clock_ms())
         except (ValueError, OverflowError):
             raise _bad(
-                f"{name} must be a time (ISO 8601, milliseconds since 1970, or a duration from now "
+                f"{name} must be a time (ISO 8601, milliseconds since 1970, or {durations} "
                 f"like 15m or 1h30m), not {value!r}"
             ) from None
 

@@ -16,13 +16,12 @@ message 404.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from kumquat.core.wheel.service import Cursor
 from kumquat.gateway.admin.http import Answer, HttpError
-from kumquat.gateway.net.dispatch import Refused
-from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.gateway.admin.lookup import find_subject
+from kumquat.gateway.admin.texts import as_text
 from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
@@ -86,13 +85,6 @@ def _range(broker: Broker, arguments: Arguments) -> tuple[Subject | None, int, i
     )
 
 
-def find_subject(broker: Broker, name: str) -> Subject:
-    subject = broker.log.subjects.by_name.get(name)
-    if subject is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no subject {name!r}")
-    return subject
-
-
 def _target(arguments: Arguments) -> tuple[str | None, int | None]:
     """The delay id or the schedule id of the message that is meant."""
     delay_id, sid = arguments.text("id"), arguments.number("sid")
@@ -123,7 +115,7 @@ def _pending(item: Pending) -> dict[str, Any]:
         "id": item.delay_id,
         "due": item.due,
         "created": item.created,
-        **_bytes("key", None if item.key is None else item.key[:MAX_KEY]),
+        **as_text("key", None if item.key is None else item.key[:MAX_KEY]),
         "size": item.size,
     }
 
@@ -138,15 +130,6 @@ def _shown(subject: Subject, shown: Shown) -> dict[str, Any]:
         "due": None if timeless else shown.due,
     }
     if shown.created is not None:
-        answer |= {"created": shown.created, **_bytes("key", shown.key)}
-        answer |= _bytes("value", shown.value)
+        answer |= {"created": shown.created, **as_text("key", shown.key)}
+        answer |= as_text("value", shown.value)
     return answer
-
-
-def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {name: b64encode(data).decode(), f"{name}_encoding": "base64"}

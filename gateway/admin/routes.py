@@ -10,8 +10,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.admin import delay, groups
+from kumquat.gateway.admin import delay
 from kumquat.gateway.admin.arguments import Arguments
+from kumquat.gateway.admin.dlq import looking, moving
+from kumquat.gateway.admin.dlq.wanted import FILTERS
+from kumquat.gateway.admin.groups.describe import describe
+from kumquat.gateway.admin.groups.listing import list_groups
+from kumquat.gateway.admin.groups.reset import reset
+from kumquat.gateway.admin.groups.skip import skip
 from kumquat.gateway.admin.http import Answer, HttpError
 from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.wire.codes import ErrorCode
@@ -28,6 +34,7 @@ STATUS = {
     ErrorCode.UNKNOWN_SERVER_ERROR: 500,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.KAFKA_STORAGE_ERROR: 503,
+    ErrorCode.DUPLICATE_RESOURCE: 409,
 }
 OTHERWISE = 400
 
@@ -35,9 +42,14 @@ OTHERWISE = 400
 async def _statistics(broker: Broker, arguments: Arguments) -> Answer:
     parts = asdict(broker.statistics())
     parts["delay"]["lateness"] = parts["delay"]["lateness"]._asdict()
+    parts["dead_letters"]["failing"] = [
+        {"group": group, "subject": subject, "reason": reason}
+        for (group, subject), reason in parts["dead_letters"]["failing"].items()
+    ]
     return Answer(200, parts)
 
 
+_MOVES = (*FILTERS, "after", "limit", "begun", "dry_run")
 _RANGE = ("subject", "from", "to")
 ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
     ("GET", "/delay/count"): (delay.count, _RANGE),
@@ -45,7 +57,15 @@ ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
     ("GET", "/delay/show"): (delay.show, ("subject", "id", "value")),
     ("POST", "/delay/cancel"): (delay.cancel, ("subject", "id", "sid")),
     ("POST", "/delay/move"): (delay.move, ("subject", "id", "sid", "due")),
-    ("POST", "/groups/skip"): (groups.skip, ("group", "subject", "to")),
+    ("GET", "/dlq"): (looking.list_subjects, ("after", "limit")),
+    ("GET", "/dlq/letters"): (looking.list_letters, (*FILTERS, "after", "limit")),
+    ("GET", "/dlq/show"): (looking.show, ("subject", "sequence")),
+    ("POST", "/dlq/redrive"): (moving.redrive, (*_MOVES, "to")),
+    ("POST", "/dlq/purge"): (moving.purge, _MOVES),
+    ("GET", "/groups"): (list_groups, ("after", "limit")),
+    ("GET", "/groups/describe"): (describe, ("group", "after", "limit")),
+    ("POST", "/groups/reset"): (reset, ("group", "subject", "to", "time", "dry_run")),
+    ("POST", "/groups/skip"): (skip, ("group", "subject", "to")),
     ("GET", "/statistics"): (_statistics, ()),
 }
 

@@ -1,7 +1,8 @@
 """Times as people and tools write them, and as milliseconds since 1970.
 
 It reads milliseconds; ISO 8601 (`2026-03-01T08:00:00.5+01:00`, `2026-03-01T08:00Z`; a date alone is its
-midnight); and durations from now: `15m`, `+2h`, `1h30m` (core/wheel/intake/durations.py). A time without
+midnight); and durations: `15m`, `+2h`, `1h30m` (core/wheel/intake/durations.py). They are from now on, or
+back from now where only the past makes sense: `read_past`. A time without
 a zone is UTC, never the zone of some machine. A number that is too small to be milliseconds of our time
 is refused, except 0: it is probably a year, or seconds, or a duration without its unit.
 """
@@ -29,6 +30,14 @@ def read_time(text: str, now: int) -> int:
     if time > LONG_MAX:
         raise ValueError(f"{text} from now is later than any time")
     return time
+
+
+def read_past(text: str, now: int) -> int:
+    """The same, but a duration is so long ago."""
+    text = text.strip()
+    if "-" in text or (text.isdigit() and text.isascii()):
+        return read_time(text, now)
+    return max(0, now - read_units(text))
 
 
 def show_time(time: int) -> str:

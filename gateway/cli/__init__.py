@@ -1,1 +1,1 @@
-"""The command line: kumquat serve, dump, delay, groups."""
+"""The command line: kumquat serve, dump, delay, groups, dlq."""

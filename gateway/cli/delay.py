@@ -16,28 +16,16 @@ is wrong, or the endpoint cannot be reached.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode, urlsplit
 
 from kumquat.gateway.admin.times import show_time
+from kumquat.gateway.cli.endpoint import add_flags, address, ask, report
+from kumquat.gateway.cli.tables import plain, table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
-
-DEFAULT_ADMIN = "http://127.0.0.1:9093"
-VARIABLE = "KUMQUAT_ADMIN_LISTENER"
-TIMEOUT_SECONDS = 90.0
-LONGEST = 40
-REFUSED, UNREACHABLE = 1, 2
-
-
-class Unreachable(Exception):
-    """The admin endpoint did not answer; the text is one line for the operator."""
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +88,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
                 const="true",
                 help=SWITCHES[switch],
             )
-        action.add_argument("--admin", metavar="URL", help="address of the admin endpoint")
-        action.add_argument("--json", action="store_true", help="show the answer as JSON")
+        add_flags(action)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -112,54 +99,8 @@ def run(parsed: argparse.Namespace) -> int:
         for flag in (*command.required, *command.optional, *command.switches)
         if (value := getattr(parsed, f"arg_{flag}")) is not None
     }
-    admin = parsed.admin or os.environ.get(VARIABLE) or DEFAULT_ADMIN
-    status, answer = ask(admin, command.method, f"/delay/{parsed.action}", values)
-    if parsed.json:
-        print(json.dumps(answer, ensure_ascii=False))
-    elif "error" in answer:
-        print(f"kumquat: {answer['message']}", file=sys.stderr)
-    else:
-        for line in SHOW[parsed.action](answer):
-            print(line)
-    return 0 if status < 300 else REFUSED
-
-
-def ask(
-    admin: str, method: str, path: str, values: Mapping[str, str]
-) -> tuple[int, dict[str, Any]]:
-    """Send one request; its status and answer."""
-    import http.client  # not for every command: it is half of what starting costs
-
-    try:
-        parts = urlsplit(admin)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or parts.scheme != "http":
-        raise Unreachable(f"--admin {admin!r} is not of the form {DEFAULT_ADMIN}")
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-    try:
-        if method == "GET":
-            connection.request("GET", f"{path}?{urlencode(values)}" if values else path)
-        else:
-            headers = {"Content-Type": "application/json"}
-            connection.request(method, path, json.dumps(values), headers)
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-        if not isinstance(answer, dict):
-            raise ValueError
-    except OSError as error:
-        raise Unreachable(
-            f"no admin endpoint at {admin}: {error.strerror or error}; is the broker running, with "
-            "--admin-listener?"
-        ) from None
-    except (http.client.HTTPException, ValueError):
-        raise Unreachable(
-            f"what answers at {admin} is not the admin endpoint of a broker"
-        ) from None
-    finally:
-        connection.close()
-    return response.status, answer
+    status, answer = ask(address(parsed), command.method, f"/delay/{parsed.action}", values)
+    return report(parsed, status, answer, SHOW[parsed.action])
 
 
 def _show_list(answer: Mapping[str, Any]) -> list[str]:
@@ -206,22 +147,3 @@ SHOW = {
     "cancel": _show_one,
     "move": _show_one,
 }
-
-
-def plain(text: str) -> str:
-    """A text from a message, without characters that control a terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows in columns; long texts are cut."""
-    cut = [[_cut(plain(cell)) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in cut) for i in range(len(cut[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cut
-    ]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -4,7 +4,8 @@
     kumquat serve --config server.properties --set message.max.bytes=2000000
     kumquat dump data/…                  what is in a log or index file, and what is wrong with it
     kumquat delay list --subject orders  what is pending, and how to change it: see delay.py
-    kumquat groups skip --group billing --subject orders   go on behind damaged messages: see groups.py
+    kumquat groups describe billing      who holds what, how far it is; reset and skip: see groups.py
+    kumquat dlq list                     dead letters; show, redrive and purge them: see dlq.py
     kumquat --version
 
 Every option of the broker is a flag of `serve` (its name with dashes for dots), an environment variable and
@@ -49,21 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise _UsageError(f"unknown argument {extra[0]!r}")
         if parsed.command == "dump":
             return _dump(parsed.file)
-        if parsed.command == "delay":
-            return _delay(parsed)
-        if parsed.command == "groups":
-            return _groups(parsed)
+        if parsed.command is not None:
+            return _ask(parsed)
         raise _UsageError(
-            "say what to do: kumquat serve, kumquat dump FILE, kumquat delay …, kumquat groups … or "
-            "kumquat --help"
+            "say what to do: kumquat serve, kumquat dump FILE, kumquat delay …, kumquat groups …, kumquat "
+            "dlq … or kumquat --help"
         )
     except _UsageError as error:
         return _refuse(str(error))
 
 
 def _parser() -> _Parser:
-    from kumquat.gateway.cli.delay import add_commands
-    from kumquat.gateway.cli.groups import add_commands as add_group_commands
+    from kumquat.gateway.cli import delay, dlq, groups
     from kumquat.gateway.config.declare import show
     from kumquat.gateway.config.options import OPTIONS
 
@@ -97,10 +95,12 @@ def _parser() -> _Parser:
         )
     dump = commands.add_parser("dump", help="show what is in a log or index file")
     dump.add_argument("file", type=Path, metavar="FILE")
-    delay = commands.add_parser("delay", help="list, count, show, cancel, move what is pending")
-    add_commands(delay)
-    groups = commands.add_parser("groups", help="have a group skip messages that are damaged")
-    add_group_commands(groups)
+    for name, text, add_commands in (
+        ("delay", "list, count, show, cancel, move what is pending", delay.add_commands),
+        ("groups", "list, describe, reset groups; skip damaged messages", groups.add_commands),
+        ("dlq", "list, show, redrive, purge dead letters", dlq.add_commands),
+    ):
+        add_commands(commands.add_parser(name, help=text))
     return parser
 
 
@@ -173,21 +173,14 @@ def _dump(path: Path) -> int:
         return _refuse(f"cannot read {path}: {error.strerror or error}")
 
 
-def _delay(parsed: argparse.Namespace) -> int:
-    from kumquat.gateway.cli.delay import Unreachable, run
+def _ask(parsed: argparse.Namespace) -> int:
+    """A command that the broker's admin endpoint answers."""
+    from kumquat.gateway.cli import delay, dlq, groups
+    from kumquat.gateway.cli.endpoint import Unreachable
 
+    commands = {"delay": delay.run, "dlq": dlq.run, "groups": groups.run}
     try:
-        return run(parsed)
-    except Unreachable as error:
-        return _refuse(str(error))
-
-
-def _groups(parsed: argparse.Namespace) -> int:
-    from kumquat.gateway.cli.delay import Unreachable
-    from kumquat.gateway.cli.groups import run
-
-    try:
-        return run(parsed)
+        return commands[parsed.command](parsed)
     except Unreachable as error:
         return _refuse(str(error))
 

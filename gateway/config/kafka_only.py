@@ -13,7 +13,7 @@ _SYNC = "the log is synced all the time, and before acks=all is answered; leave 
 _ROLL = "segments are closed by log.segment.bytes and log.index.max.entries alone; leave it out"
 _COMPACT = "nothing is compacted, and old messages are deleted by retention; leave it out"
 _REPLICA = "a subject has a single replica; leave it out"
-_SHARE_GROUPS = "share groups are not served yet; leave it out"
+_SHARE_GROUPS = "share groups have configs of their own, set for each group; leave it out"
 _ASSIGNORS = "the broker assigns by itself, and needs no migration between protocols; leave it out"
 _OFFSETS = "positions of groups are kept in a log of their own, for ever; leave it out"
 _TRANSACTIONS = "transactions are not served yet; leave it out"

@@ -259,6 +259,12 @@ class BrokerConfig:
         integer(1),
         "How often a KIP-848 member is told to send heartbeats.",
     )
+    group_share_max_share_sessions: int = option(
+        "group.share.max.share.sessions",
+        2_000,
+        integer(1),
+        "Share sessions at a time: one for each share consumer that reads.",
+    )
 
     offsets_retention_minutes: int = option(
         "offsets.retention.minutes",

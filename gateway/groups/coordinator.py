@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kumquat.gateway.groups.assignment.modes import World
     from kumquat.gateway.groups.deadlines import Key
     from kumquat.gateway.groups.draft import Pair
+    from kumquat.gateway.groups.failures import Failure
     from kumquat.gateway.groups.membership.client_assigned import ClientAssigned
     from kumquat.gateway.groups.membership.members import Caller, Limits
     from kumquat.gateway.groups.membership.roster import Step, Ticket
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
         JoinGroupRequest,
         JoinGroupResponse,
         OffsetCommitRequest,
+        ShareGroupHeartbeatRequest,
+        ShareGroupHeartbeatResponse,
         SyncGroupRequest,
         SyncGroupResponse,
     )
@@ -64,7 +67,7 @@ class Coordinator:
         self.position = 0
         """Up to where the action log must be synced for all that was decided so far."""
         self._append = append
-        self._draft = Draft(groups, world.now_ms)
+        self._draft = Draft(groups, world.now_ms, world.retry_policy)
         self.deadlines = Deadlines(self._draft.undo)
         self.decisions = Decisions(self._draft, self.deadlines, world, limits)
         self.patterns = self.decisions.patterns
@@ -175,8 +178,20 @@ class Coordinator:
     ) -> ConsumerGroupHeartbeatResponse:
         return self._carry_out(now, self.decisions.consumer_heartbeat, request, caller, now)
 
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller, now: float
+    ) -> ShareGroupHeartbeatResponse:
+        return self._carry_out(now, self.decisions.share_heartbeat, request, caller, now)
+
     def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
         return self._carry_out(now, self.decisions.commit, request, caller, now)
+
+    def fail(self, failure: Failure, now: float) -> None:
+        """Raises Refused."""
+        self._carry_out(now, self.decisions.fail, failure, now)
+
+    def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
+        self._carry_out(now, self.decisions.reset, group, sid, sequence, now)
 
     def fetch(
         self,

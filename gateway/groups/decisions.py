@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kumquat.core.delivery import actions, lifetimes
+from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.core.delivery.engine import Allowed
 from kumquat.gateway.groups.assignment.division import Divisions, unshare
 from kumquat.gateway.groups.assignment.modes import TIMER, World
@@ -24,6 +25,7 @@ from kumquat.gateway.groups.errors import (
     InvalidSessionTimeout,
     UnknownMember,
 )
+from kumquat.gateway.groups.failures import Failure, Failures
 from kumquat.gateway.groups.membership.classic import Classic
 from kumquat.gateway.groups.membership.client_assigned import BARRIER, ClientAssigned
 from kumquat.gateway.groups.membership.consumer import Consumer
@@ -39,8 +41,13 @@ from kumquat.gateway.groups.membership.members import (
     check_group_id,
     is_client_assigned,
 )
-from kumquat.gateway.groups.membership.protocol import CONSUMER, STANDARD, choose_standard
+from kumquat.gateway.groups.membership.protocol import (
+    CONSUMER,
+    STANDARD,
+    choose_standard,
+)
 from kumquat.gateway.groups.membership.roster import HELD, TAKE, Roster, Step, Ticket
+from kumquat.gateway.groups.membership.share import Share
 from kumquat.gateway.groups.membership.weight import Weight
 from kumquat.gateway.groups.offsets import Offsets
 from kumquat.gateway.groups.repair import repair
@@ -52,6 +59,8 @@ from kumquat.gateway.wire import (
     JoinGroupRequest,
     JoinGroupResponse,
     OffsetCommitRequest,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -85,7 +94,9 @@ class Decisions:
         self._members = Members(draft, self._divisions, deadlines, world, limits)
         self._classic = Classic(self._members)
         self._consumer = Consumer(self._members)
+        self._share = Share(self._members)
         self._offsets = Offsets(self._members)
+        self._failures = Failures(self._members)
         self._weight = Weight(draft.groups, self._joining)
         self.patterns = self._members.patterns
 
@@ -112,6 +123,8 @@ class Decisions:
         if not request.protocol_type or not request.protocols:
             raise InconsistentGroupProtocol("a member has to offer a protocol")
         group = self.groups.by_name.get(request.group_id)
+        if group is not None and group.is_share:
+            raise InconsistentGroupProtocol(f"{request.group_id!r} is a share group")
         client_assigned = self._is_client_assigned(group, request)
         self._check_member_id(group, request)
         if not request.member_id and request.group_instance_id is None and needs_id:
@@ -209,15 +222,29 @@ class Decisions:
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
     ) -> ConsumerGroupHeartbeatResponse:
-        if self._client_assigned(request.group_id) is not None:
+        group = self.groups.by_name.get(request.group_id)
+        if self._client_assigned(request.group_id) is not None or (
+            group is not None and group.is_share
+        ):
             raise GroupIdNotFound(f"{request.group_id!r} is no group of consumers")
         if request.member_epoch == 0:
             self._weight.check_heartbeat(request, now)
         return self._consumer.heartbeat(request, caller, now)
 
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller, now: float
+    ) -> ShareGroupHeartbeatResponse:
+        if request.member_epoch == 0:
+            self._weight.check_heartbeat(request, now)
+        return self._share.heartbeat(request, caller, now)
+
     def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
         """A code per partition, in the order of the request. GroupError: for all of it."""
         return self._offsets.commit(request, caller, now)
+
+    def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
+        """Have a group without members go on there, as if it had never read the subject before."""
+        self._offsets.reset(group, sid, sequence, now)
 
     def fetch(
         self,
@@ -240,6 +267,10 @@ class Decisions:
         for sid, progress in list(group.progress.items()):
             if progress.shared:
                 unshare(self._draft, group, sid)
+
+    def fail(self, failure: Failure, now: float) -> None:
+        """A client says which message it could not handle. Raises Refused."""
+        self._failures.fail(failure, now)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -278,9 +309,11 @@ class Decisions:
         if kind == HOLD:
             self._classic.answer_held(roster, presence, now, late=True)
         elif kind == SESSION:
-            self._members.leave(roster, member, now, "it was silent for its session time-out")
+            why = "it was silent for its session time-out"
+            self._members.leave(roster, member, now, why, failed=True)
         elif kind == REBALANCE:
-            self._members.leave(roster, member, now, "it did not rejoin within its time-out")
+            why = "it did not rejoin within its time-out"
+            self._members.leave(roster, member, now, why, failed=True)
 
     # --- what the rest of the broker tells -------------------------------------------------------
 
@@ -293,16 +326,21 @@ class Decisions:
                 roster = self._members.roster(group)
                 self._draft.undo.keep(roster)
                 roster.client_assigned = ClientAssigned.restored(self._members, roster, now)
-            elif group.members or shares:
+            elif group.name == INTERNAL_GROUP:
+                continue
+            elif group.members or (shares and not group.is_share):
                 self._members.resume(self._members.roster(group), now)
         self._members.count_silence(now)
 
     def expire(self, group_ids: Iterable[int]) -> int:
-        """Forget offsets past their retention, and groups that are nothing any more; how many of both."""
+        """Forget offsets past their retention, and groups that are nothing any more; how many of both.
+        Share groups stay until they are deleted, as in Kafka."""
         count = 0
         for gid in group_ids:
             group = self.groups.by_id.get(gid)
-            if group is not None and self.client_assigned(group) is None:
+            if group is None or group.is_share or group.name == INTERNAL_GROUP:
+                continue
+            if self.client_assigned(group) is None:
                 count += self._expire(group)
         return count
 
@@ -346,7 +384,7 @@ class Decisions:
         """Take all pull logs from a member and give it new ones: what it had not acked is shared again."""
         roster = self._members.roster(group)
         presence, member = roster.presences.get(member_id), group.members.get(member_id)
-        if presence is None or member is None:
+        if presence is None or member is None or group.is_share:
             return
         held = [
             sid

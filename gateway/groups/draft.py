@@ -27,11 +27,12 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from kumquat.core.delivery import actions, engine
-from kumquat.core.delivery.state import Member
+from kumquat.core.delivery.give_back import Delay, RetryPolicy, give_back
+from kumquat.core.delivery.state import SHARE, Member
 from kumquat.core.delivery.undo import Undo, remember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.state import Group, Groups
@@ -58,11 +59,17 @@ class Effects:
 
 
 class Draft:
-    def __init__(self, groups: Groups, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        now_ms: Callable[[], int],
+        retry_policy: Callable[[Group], RetryPolicy],
+    ) -> None:
         self.groups = groups
         self.undo = Undo()
         """Of what is not durable."""
         self._now_ms = now_ms
+        self._retry_policy = retry_policy
         self._applied = Undo()
         self.is_empty = True
         """The decision has no effects (it may have set session clocks, or bound a connection)."""
@@ -138,8 +145,9 @@ class Draft:
     ) -> Member:
         """It holds these subjects too."""
         holds = dict(member.holds)
+        share = member.kind == SHARE
         for sid in pull:
-            opening = engine.open_pull_log(self.groups, group, sid, member.id)
+            opening = engine.open_pull_log(self.groups, group, sid, member.id, share=share)
             self.append([opening])
             holds[sid] = opening.slot
         holds.update(dict.fromkeys(plain, 0))
@@ -152,9 +160,20 @@ class Draft:
         holds = {sid: slot for sid, slot in member.holds.items() if sid not in taken}
         return self.put(group, member, holds=holds)
 
-    def remove(self, group: Group, member: Member) -> None:
+    def remove(self, group: Group, member: Member, counted: Container[int], delay: Delay) -> None:
+        """It is gone. Of the subjects in `counted`, what it had not acked is delivered again as a further
+        attempt, after that delay."""
+        for sid, slot in member.holds.items():
+            if slot and sid in counted:
+                self.give_back(group, sid, slot, delay)
         self._release(group, member, set(member.holds))
         self.append([actions.Left(group.id, member.id)])
+
+    def give_back(self, group: Group, sid: int, slot: int, delay: Delay) -> None:
+        """Deliveries through a pull log have failed."""
+        leases = group.progress[sid].pull_logs[slot].leases
+        policy, now = self._retry_policy(group), self._now_ms()
+        self.append(give_back(group.id, sid, slot, leases, policy, now, delay))
 
     def forget_if_unused(self, group: Group) -> None:
         """A group that never had a member, nor a position, leaves nothing behind."""

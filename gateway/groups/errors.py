@@ -54,6 +54,10 @@ class GroupIdNotFound(GroupError):
     error_code = ErrorCode.GROUP_ID_NOT_FOUND
 
 
+class NonEmptyGroup(GroupError):
+    error_code = ErrorCode.NON_EMPTY_GROUP
+
+
 class GroupFull(GroupError):
     error_code = ErrorCode.GROUP_MAX_SIZE_REACHED
 

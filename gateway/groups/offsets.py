@@ -9,6 +9,7 @@ Commits
   what is acked, or past what was given: no error (clients would give up or drop everything), and no
   change.
 - By a member of a group that does not share the subject: the group's position, as in Kafka.
+- Of a share group: GROUP_ID_NOT_FOUND, as in Kafka; nor does it have positions to be fetched.
 - A negative offset is stored and told again, as in Kafka. It is no position: KafkaJS commits -2 (earliest)
   or -1 (latest) to begin there, and reads it back. A member that shares and is alone in the group begins so
   at that end of the subject. Among several it would take from the others what they have leased, so it
@@ -36,6 +37,7 @@ from kumquat.core.delivery.state import pull_offset, split_offset
 from kumquat.gateway.groups.assignment.division import DRAINING
 from kumquat.gateway.groups.errors import (
     CoordinatorLoadInProgress,
+    GroupIdNotFound,
     IllegalGeneration,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
@@ -46,7 +48,7 @@ from kumquat.gateway.groups.membership.protocol import KIP_848
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.state import Group, Member, Progress
@@ -96,6 +98,8 @@ class Offsets:
         """A code per partition, in the order of the request. GroupError: for all of it."""
         check_group_id(request.group_id, may_be_empty=True)
         group = self._draft.groups.by_name.get(request.group_id)
+        if group is not None and group.is_share:
+            raise GroupIdNotFound(f"{request.group_id!r} is a share group")
         member = self._committer(group, request, caller, now)
         done = Commit([], [], set(), [])
         for topic in request.topics:
@@ -110,15 +114,32 @@ class Offsets:
             return done.codes
         for sid in done.begun:
             self._draft.touch(group.id, sid)
-        roster = self._members.rosters.get(group.id) if done.touched else None
-        touched = done.touched & roster.divisions.keys() if roster is not None else ()
-        if roster is None or not touched:
-            self._draft.append_last(done.changes)
-            return done.codes
-        self._draft.append(done.changes)
-        for sid in touched:
-            self._members.divisions.advance(roster, sid, now)
+        self._append(group, done.changes, done.touched, now)
         return done.codes
+
+    def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
+        """Have a group without members go on there. All else that it knew of the subject is forgotten."""
+        if not self._members.is_empty(group):
+            raise UnknownMember(f"group {group.name!r} has members: only they may commit")
+        changes: list[Action] = [actions.Drop(group.id, sid)]
+        if group.is_share:
+            changes.append(actions.Share(group.id, sid, sequence))
+        else:
+            changes.append(actions.Commit(group.id, sid, sequence, -1, ""))
+        self._append(group, changes, {sid}, now)
+
+    def _append(
+        self, group: Group, changes: Sequence[Action], touched: set[int], now: float
+    ) -> None:
+        """Write changes, and look again at how these subjects are divided."""
+        roster = self._members.rosters.get(group.id) if touched else None
+        divided = touched & roster.divisions.keys() if roster is not None else ()
+        if roster is None or not divided:
+            self._draft.append_last(changes)
+            return
+        self._draft.append(changes)
+        for sid in divided:
+            self._members.divisions.advance(roster, sid, now)
 
     def _committer(
         self, group: Group | None, request: OffsetCommitRequest, caller: Caller, now: float
@@ -161,6 +182,10 @@ class Offsets:
         if slot:
             if shared and member is not None and member.holds.get(subject.id) == slot:
                 self._ack(done, group, subject.id, slot, pull)
+                presence = self._members.peek(group).presences.get(member.id)
+                if presence is not None:
+                    self._draft.undo.item(presence.commits, subject.id)
+                    presence.commits[subject.id] = self._members.world.now_ms()
             return
         if shared and member is not None:
             if asked.committed_offset in ENDS and member.holds.get(subject.id):
@@ -208,7 +233,7 @@ class Offsets:
         """Positions in the order asked; `topics` None: all that there are. GroupError: for all of it."""
         check_group_id(group_id, may_be_empty=True)
         group = self._draft.groups.by_name.get(group_id)
-        if group is None:
+        if group is None or group.is_share:
             return [Position(topic, index) for topic, indexes in topics or () for index in indexes]
         roster = self._members.peek(group)
         member = self._asker(roster, member_id, epoch, caller)

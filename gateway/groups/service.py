@@ -14,6 +14,7 @@ For other parts of the broker:
     request_rebalance(group, id)  take all pull logs from a member and give it new ones
     config_changed(group, sid)    a group's, or a subject's, configs were altered
     change(actions)               what an admin changes, when it is durable
+    reset(group, subject, to)     move a group that has no members
 """
 
 from __future__ import annotations
@@ -26,15 +27,22 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import trio
 
+from kumquat.core.delivery.give_back import Refused
 from kumquat.core.errors import KumquatError, StorageError
 from kumquat.core.pools import SEARCH, in_thread
 from kumquat.gateway.groups.assignment.pattern import Pattern, matching_patterns
 from kumquat.gateway.groups.coordinator import Coordinator
-from kumquat.gateway.groups.errors import CoordinatorNotAvailable, GroupError, UnknownMember
+from kumquat.gateway.groups.errors import (
+    CoordinatorNotAvailable,
+    GroupError,
+    InvalidGroupId,
+    UnknownMember,
+)
 from kumquat.gateway.groups.membership.members import Caller, Limits
 from kumquat.gateway.groups.membership.refusals import Refusals
 from kumquat.gateway.groups.membership.roster import Ticket
 from kumquat.gateway.groups.membership.weight import MAX_CLIENT_ID
+from kumquat.gateway.groups.share_starts import ShareStarts
 from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import OffsetCommitRequestTopic
 from kumquat.meta.group_configs import consume_mode
@@ -43,11 +51,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.give_back import RetryPolicy
     from kumquat.core.delivery.sharing.service import Sharing
     from kumquat.core.delivery.state import Group
     from kumquat.core.logs.actions.service import ActionService
-    from kumquat.core.logs.messages.subject import Subject, Subjects
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.config.options import BrokerConfig
+    from kumquat.gateway.groups.failures import Failure
     from kumquat.gateway.groups.offsets import Position
     from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.wire import (
@@ -58,6 +69,8 @@ if TYPE_CHECKING:
         JoinGroupRequest,
         JoinGroupResponse,
         OffsetCommitRequest,
+        ShareGroupHeartbeatRequest,
+        ShareGroupHeartbeatResponse,
         SyncGroupRequest,
         SyncGroupResponse,
     )
@@ -96,18 +109,19 @@ class GroupService:
         self,
         actions: ActionService,
         sharing: Sharing,
-        subjects: Subjects,
+        log: MessageService,
         registry: Registry,
         limits: Limits,
     ) -> None:
         self.groups = actions.groups
-        self.subjects = subjects
+        self.subjects = log.subjects
         self._actions = actions
         self._sharing = sharing
         self._limits = limits
         self._registry = registry
         self._core = Coordinator(actions.groups, sharing.append, self, limits)
         self._refusals = Refusals()
+        self._share_starts = ShareStarts(log, actions.groups, registry, actions.now_ms)
         self._held: dict[Ticket, trio.Event] = {}
         """Requests that wait for their answer."""
         self._sooner = trio.Event()
@@ -229,6 +243,26 @@ class GroupService:
             await self._durable()
         return answer
 
+    async def share_heartbeat(
+        self, session: Session, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse:
+        with self._telling(session, request.group_id):
+            topics = request.subscribed_topic_names
+            found = await self._look_back(request.group_id, topics) if topics else {}
+            before = self._core.position
+            beat, now = self._core.share_heartbeat, trio.current_time()
+            with self._share_starts.using(found):
+                answer = self._do(beat, request, _caller(session), now)
+        if self._core.position != before:
+            await self._durable()
+        return answer
+
+    async def _look_back(self, group_id: str, topics: Iterable[str]) -> dict[int, int]:
+        try:
+            return await self._share_starts.look(group_id, topics)
+        except StorageError as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+
     async def _look_for(self, text: str) -> None:
         """Find the subjects that a new pattern matches, in a thread: there may be many."""
         if text in self._core.patterns:
@@ -258,6 +292,22 @@ class GroupService:
             request.topics = topics
         await self._durable()
         return codes
+
+    async def fail(self, failures: Sequence[Failure]) -> list[str | None]:
+        """Messages that clients could not handle; for each, why that cannot be obeyed. Done when it is
+        durable."""
+        outcomes: list[str | None] = []
+        turn = Turn()
+        for failure in failures:
+            if turn.over:
+                await turn.give_way()
+            try:
+                self._do(self._core.fail, failure, trio.current_time())
+                outcomes.append(None)
+            except (Refused, InvalidGroupId) as error:
+                outcomes.append(str(error))
+        await self._durable()
+        return outcomes
 
     def fetch_offsets(
         self,
@@ -328,6 +378,12 @@ class GroupService:
     def mode(self, group: str, sid: int) -> str:
         return consume_mode(self._registry.group_configs(group), self._registry.configs(sid))
 
+    def share_start(self, group: str, subject: Subject) -> int:
+        return self._share_starts.of(group, subject)
+
+    def retry_policy(self, group: Group) -> RetryPolicy:
+        return self._sharing.retry_policy(group)
+
     def now_ms(self) -> int:
         return self._actions.now_ms()
 
@@ -359,6 +415,11 @@ class GroupService:
 
     async def change(self, changes: Sequence[Action]) -> None:
         await self._actions.wait_synced(self._sharing.append(changes))
+
+    async def reset(self, group: Group, sid: int, sequence: int) -> None:
+        """Have a group without members go on there; when that is durable."""
+        self._do(self._core.reset, group, sid, sequence, trio.current_time())
+        await self._durable()
 
     def subject_added(self, subject: Subject) -> None:
         """Members that are subscribed to it are told."""

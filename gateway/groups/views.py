@@ -1,6 +1,7 @@
 """How groups look to those who ask about them: their type, state, and what their members hold.
 
-Type: `consumer` as soon as one member speaks KIP-848, else `classic`, as in Kafka; a group without members
+Type: `share` of a share group, `consumer` as soon as one member speaks KIP-848, else `classic`, as in
+Kafka; a group without members
 keeps the type and the protocol type of the last one. A group that never had any has no protocol type.
 
 Of the members that share a subject only one is shown with its partition. Tools list a partition's lag
@@ -15,6 +16,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from kumquat.core.delivery.state import SHARE
 from kumquat.gateway.groups.membership.protocol import (
     CLIENT_ASSIGNED,
     CONSUMER,
@@ -42,6 +44,8 @@ def is_consumer_group(group: Group) -> bool:
 
 
 def group_type(group: Group) -> str:
+    if group.is_share:
+        return SHARE
     return CONSUMER if is_consumer_group(group) else CLASSIC
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kumquat.core.delivery.actions import Forget
+from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -57,6 +58,6 @@ def _check(groups: Groups, name: str) -> ErrorCode:
     if not name:
         return ErrorCode.INVALID_GROUP_ID
     group = groups.by_name.get(name)
-    if group is None:
+    if group is None or name == INTERNAL_GROUP:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.NON_EMPTY_GROUP if group.members else ErrorCode.NONE

@@ -9,7 +9,8 @@ What each version added:
 
 Where the broker assigns, each member is shown with what it holds now. Of the members that share a subject
 one is shown with its partition (groups/views.py). Groups with KIP-848 members are shown too (Kafka does
-not find them here), since many admin clients know no other request. If a group does not share because of
+not find them here), since many admin clients know no other request. Share groups are GROUP_ID_NOT_FOUND, as
+in Kafka: clients then ask ShareGroupDescribe. If a group does not share because of
 a client that is not known to work with it, the reason follows the assignor's name
 (gateway/groups/assignment/sharers.py).
 """
@@ -85,6 +86,9 @@ def _describe(broker: Broker, name: str) -> DescribedGroup:
     group = broker.coordinator.groups.by_name.get(name)
     if group is None:
         return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+    if group.is_share:
+        message = f"group {name!r} is a share group: ask ShareGroupDescribe"
+        return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, message)
     front = fronts(group)
     return DescribedGroup(
         group_id=name,

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kumquat.core.delivery.progress import SLOT_SHIFT
+from kumquat.core.delivery.pull_log import SLOT_SHIFT
 from kumquat.core.errors import KumquatError
 from kumquat.core.records.batch import read_head
 from kumquat.gateway.handlers.common import leader_epoch

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.gateway.groups.views import group_type, protocol_type
 from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.wire import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -27,6 +28,8 @@ def list_groups(session: Session, request: ListGroupsRequest) -> ListGroupsRespo
     types = {kind.lower() for kind in request.types_filter}
     listed = []
     for group in coordinator.groups.by_name.values():
+        if group.name == INTERNAL_GROUP:
+            continue
         state, kind = coordinator.state(group), group_type(group)
         if (states and state.lower() not in states) or (types and kind not in types):
             continue

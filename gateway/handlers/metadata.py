@@ -130,4 +130,4 @@ def _topic(
         return MetadataResponseTopic(
             error_code=refused.error_code, name=asked.name, topic_id=asked.topic_id
         )
-    return topic_metadata(subject, broker.node_id, operations)
+    return topic_metadata(subject, broker.node_id, operations, listed=False)

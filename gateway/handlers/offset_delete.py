@@ -2,7 +2,8 @@
 
 A topic that a member is subscribed to is GROUP_SUBSCRIBED_TO_TOPIC. What the members of a client-assigned
 group are subscribed to is unknown here: such a group is NON_EMPTY_GROUP. A topic in which the group has
-no position is no error. Answered when it is durable.
+no position is no error. A share group is GROUP_ID_NOT_FOUND: see delete_share_group_offsets.py. Answered
+when it is durable.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def _find(broker: Broker, name: str) -> Group:
     if not name:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group id cannot be empty")
     group = broker.coordinator.groups.by_name.get(name)
-    if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+    if group is None or group.is_share:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {name!r}")
     if any(member.kind == CLIENT_ASSIGNED for member in group.members.values()):
         raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members that assign")
     return group

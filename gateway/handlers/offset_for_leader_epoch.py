@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.core.delivery.progress import MAX_PULL, MAX_SLOT, pull_offset
+from kumquat.core.delivery.pull_log import MAX_PULL, MAX_SLOT, pull_offset
 from kumquat.gateway.handlers.common import leader_epoch
 from kumquat.gateway.handlers.common.lookup import find_partition
 from kumquat.gateway.net.dispatch import Refused, handles

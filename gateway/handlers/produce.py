@@ -6,7 +6,8 @@ Served: versions 3 to 13; advertised from 0 (see api_versions.py). What each ver
   v5  log start offset in the answer
   v6  nothing a client sees
   v7  zstd may be sent; before, it is refused with UNSUPPORTED_COMPRESSION_TYPE
-  v8  error message; errors of single records (never given: a batch is taken or refused as a whole)
+  v8  error message; errors of single records (of commands alone: else a batch is taken or refused as a
+      whole)
   v9  flexible
   v10 leader and endpoints in the answer (left out: the leader is always this broker)
   v11, v12  transactions without AddPartitionsToTxn (no transactions are served)
@@ -17,6 +18,7 @@ Each batch is looked at once (core/records/look.py). A plain one is staged. A ba
 the broker, or is too large to be inflated on the event loop, has to wait: from there on the request, in
 order, is an `Opening`, which the connection awaits (common/produce_opening.py).
 A batch that is all for later is answered with base offset -1: its records have no offset yet.
+So is a batch for `__kumquat_retry`, which is obeyed and not stored (common/retry_commands.py).
 
 acks=0 has no answer: when such a request fails, its connection is closed and the log says why, as in Kafka.
 What is refused otherwise is in the log too, once in a while for each subject and code: many clients hide
@@ -39,6 +41,7 @@ from kumquat.gateway.handlers.common.produce_opening import (
     ZSTD_SINCE,
     check_codec,
     failed,
+    is_for_commands,
     log_refusal,
     missing,
     open_rest,
@@ -104,6 +107,9 @@ def produce(session: Session, request: ProduceRequest) -> Staged | Opening:
                     or partition.records is None
                     or subject.name in INTERNAL
                 ):
+                    if is_for_commands(subject, partition):
+                        done = [answer for t in topics for answer in t.partition_responses]
+                        return partial(open_rest, session, request, done + partitions, position)
                     raise missing(topic, partition, subject)
                 if session.version < ZSTD_SINCE:
                     check_codec(partition.records)

@@ -68,6 +68,7 @@ class Connection:
         complaints: Complaints,
     ) -> None:
         self.session = session
+        session.fd = sock.fileno()
         self._sock = sock
         self._complaints = complaints
         self._room = session.broker.room
@@ -91,6 +92,8 @@ class Connection:
                 except OSError as error:
                     logger.debug("%s: %s", self.session.peer, error)
                     return
+                finally:
+                    self.session.end()
                 with trio.move_on_after(LINGER_SECONDS):
                     await self._answers.wait_sent()
         finally:

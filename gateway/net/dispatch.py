@@ -74,7 +74,7 @@ class Endpoint:
     port: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
     """What a handler may know of the connection that it serves."""
 
@@ -97,6 +97,10 @@ class Session:
     """Group → the member that this connection last spoke for: see gateway/groups/offsets.py."""
     asked_earliest: int = -1
     """The subject whose earliest offset it asked for last: see gateway/handlers/common/askers.py."""
+    fd: int = -1
+    """Its socket, for the kernel to say whether the client has gone; never read from."""
+    on_end: set[Callable[[Session], None]] = field(default_factory=set)
+    """Called once, when no more requests of this connection are handled."""
     closed: bool = False
     account: Account = field(default_factory=lambda: Account(Memory(UNLIMITED)))
     """What answers are charged to."""
@@ -125,6 +129,11 @@ class Session:
         self.hurried = True
         if self.poll is not None:
             self.poll.cancel()
+
+    def end(self) -> None:
+        """No more requests of this connection are handled."""
+        while self.on_end:
+            self.on_end.pop()(self)
 
     @property
     def host(self) -> str:

@@ -111,6 +111,7 @@ async def serve_clients(
     acceptor, admin = Acceptor(broker), AdminServer(broker)
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
+        await broker.subjects.make_retry()
         async with trio.open_nursery() as serving:
             await serving.start(acceptor.run, sockets)
             if admin_socket is not None:

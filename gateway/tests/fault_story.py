@@ -2,7 +2,8 @@
 
     life 1   topics are made; one of them fills segments that retention will delete. Two members share a
              topic, a group commits plain offsets, messages are parked, cancelled and moved by producers and
-             by hand. Retention deletes. Then kill -9.
+             by hand. Members of another group, and of a share group, cannot handle some messages: these are
+             retried, or become dead letters. Retention deletes. Then kill -9.
     life 2   the same again, with cold reads; hours pass, messages become due; schedule files are merged.
              Then a clean stop.
     life 3   more hours pass, until nothing is pending. What was promised is checked: by then whatever was
@@ -14,11 +15,14 @@ Each life is a few dozen messages. Where something fails, clients try again (pat
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kumquat.core.delivery.commands import TOPIC
 from kumquat.gateway.net.dispatch import ANSWERABLE
+from kumquat.gateway.tests.failing_clients import Failer, FailureBook, ShareFailer
 from kumquat.gateway.tests.lives import Caller, World, lives
 from kumquat.gateway.tests.patient_clients import (
     AGAIN,
@@ -48,8 +52,17 @@ if TYPE_CHECKING:
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 SHORT, SHARED, PLAIN, GONE = "short", "shared", "plain", "gone"
+FAILING = {"failing": "failers", "failing-shares": "share-failers"}
+"""Topics with messages that cannot be handled, and the groups that read them."""
+LETTERS = [f"{topic}.{group}.dlq" for topic, group in FAILING.items()]
+RETRY_CONFIGS = {"retry.backoff.ms": "300"}
 RETENTION_MS = 10 * MINUTE
-LASTING = {SHORT: {"retention.ms": str(RETENTION_MS)}, SHARED: {}, PLAIN: {}}
+LASTING: dict[str, dict[str, str]] = {
+    SHORT: {"retention.ms": str(RETENTION_MS)},
+    SHARED: {},
+    PLAIN: {},
+    **{topic: {} for topic in FAILING},
+}
 _PADDING = b"." * 120
 
 
@@ -65,6 +78,10 @@ class Story:
         self._members = [
             Sharer(world, name, "sharers", SHARED, self.groups) for name in ("one", "two")
         ]
+        failing, shares = FAILING.items()
+        self._failures = [FailureBook(), FailureBook()]
+        self._failer = Failer(world, "three", failing[1], failing[0], self._failures[0])
+        self._share_failer = ShareFailer(world, "four", shares[1], shares[0], self._failures[1])
         self._count = 0
         self._committed = -1
         self._maybe_committed: set[int] = set()
@@ -87,7 +104,14 @@ class Story:
     async def _life_1(self) -> None:
         for name, configs in {**LASTING, GONE: {}}.items():
             await self._create(name, configs)
-        await self.world.broker.registry.alter_group("sharers", {"consume.mode": "shared"})
+        alter = self.world.broker.registry.alter_group
+        failers, share_failers = FAILING.values()
+        await alter("sharers", {"consume.mode": "shared"})
+        await alter(failers, {"consume.mode": "shared", **RETRY_CONFIGS})
+        await alter(share_failers, {"share.auto.offset.reset": "earliest", **RETRY_CONFIGS})
+        await self.world.broker.subjects.make_retry()
+        if TOPIC not in self.world.broker.log.subjects.by_name:
+            await self._create(TOPIC, {})
         await self._producer.begin()
         due = self.world.clock.now_ms() + 9 * HOUR
         for _ in range(3):
@@ -95,7 +119,7 @@ class Story:
         for _ in range(10):
             await self._producer.plain(SHORT, *(self._value("short") for _ in range(6)))
         await self._producer.mixed(GONE, self._value("gone"), self._value("gone"), due)
-        for member in self._members:
+        for member in [*self._members, self._failer]:
             await member.begin()
         for _ in range(2):
             await self._round()
@@ -137,6 +161,9 @@ class Story:
         producer = self._producer
         await producer.plain(SHARED, *(self._value("m") for _ in range(5)))
         await producer.plain(PLAIN, *(self._value("p") for _ in range(4)))
+        for topic in FAILING:
+            values = [self._value(kind) for kind in ("good", "again", "reject", "good", "reject")]
+            await producer.plain(topic, *values)
         await producer.later(SHARED, self._value("soon"), now + 1_500)
         await producer.mixed(SHARED, self._value("now"), self._value("later"), now + 30 * MINUTE)
         far, name = now + 3 * HOUR, b"n%d" % n
@@ -164,9 +191,10 @@ class Story:
             await self.world.cut(0, "nothing")
             await self.world.start()
 
-    async def _turn(self) -> None:
-        for member in self._members:
-            await member.turn()
+    async def _turn(self) -> int:
+        """Gives how many messages were handed to anybody."""
+        members: list[Sharer | ShareFailer] = [*self._members, self._failer, self._share_failer]
+        return sum([await member.turn() for member in members])
 
     async def _create(self, name: str, configs: dict[str, str]) -> None:
         for _ in range(MOST_TRIES):
@@ -238,6 +266,7 @@ class Story:
         await self._drain()
         for value in shared:
             assert value in self.groups.committed, f"the group was never handed {value!r}"
+        await self._check_failures()
         subject = self.world.broker.log.subjects.by_name[SHARED]
         progress = self.world.broker.actions.groups.by_name["sharers"].progress[subject.id]
         assert progress.settled, "the group has unacked messages"
@@ -274,12 +303,30 @@ class Story:
     async def _drain(self) -> None:
         quiet = 0
         for _ in range(MOST_TRIES):
-            handed = sum([await member.turn() for member in self._members])
+            handed = await self._turn()
             quiet = 0 if handed else quiet + 1
-            if quiet == 3:
+            if quiet >= 3 and not self._unfinished():
                 return
             await trio.sleep(0.5)
-        raise AssertionError("the group does not come to an end")
+        raise AssertionError(f"the groups do not come to an end: {self._unfinished()}")
+
+    def _unfinished(self) -> list[str]:
+        """Groups with messages that wait for a retry, or to become dead letters."""
+        broker, found = self.world.broker, []
+        for topic, name in FAILING.items():
+            group, subject = broker.actions.groups.by_name[name], broker.log.subjects.by_name[topic]
+            progress = group.progress[subject.id]
+            if not progress.settled or progress.cursor != subject.high_watermark:
+                found.append(name)
+        return found
+
+    async def _check_failures(self) -> None:
+        """What could not be handled came again, or is a dead letter."""
+        for (topic, _), name, book in zip(FAILING.items(), LETTERS, self._failures, strict=True):
+            records, _ = await self._reader.read(topic)
+            letters, _ = await self._reader.read(name)
+            sent = {record.value or b"" for record in records}
+            book.check(sent, Counter(record.value or b"" for record in letters))
 
     def _check_chores(self) -> None:
         """What housekeeping could not do is done by now."""

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 import kumquat.gateway.handlers  # noqa: F401  (registers every API)
+from kumquat.core.delivery.dead_letters.opening import open_joined
 from kumquat.core.errors import KumquatError, StartError
-from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.core.wheel.tests.delays import Clock
 from kumquat.gateway.broker import META_FILE, Broker, log_options
@@ -99,17 +99,14 @@ class World:
             retention_check_interval_ms=RETENTION_CHECK_MS,
         )
         now_ms = self.clock.now_ms
-        log, delay = open_with_delay(options, DelayOptions(), self.files, now_ms)
-        try:
-            actions = ActionService.open(
-                config.log_dirs, self.files, now_ms, segment_bytes=ACTION_SEGMENT_BYTES
-            )
-        except BaseException:
-            log._folder.close()  # as the end of the process would
-            raise
+        log, delay, actions, joiner = open_joined(
+            lambda join: open_with_delay(options, DelayOptions(), self.files, now_ms, join),
+            now_ms,
+            ACTION_SEGMENT_BYTES,
+        )
         registry = Registry.open(config.log_dirs / META_FILE)
         registry.reconcile(log.subjects, config.subject_defaults())
-        return Broker(config, log, delay, actions, registry)
+        return Broker(config, log, delay, actions, registry, joiner)
 
     async def _run(
         self,

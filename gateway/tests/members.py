@@ -45,6 +45,7 @@ SESSION_MS = 10_000
 class Record(NamedTuple):
     offset: int
     value: bytes
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def records_in(data: bytes | memoryview | None) -> list[Record]:
@@ -52,7 +53,10 @@ def records_in(data: bytes | memoryview | None) -> list[Record]:
     view, found = memoryview(data or b""), []
     while len(view):
         size = read_head(view).length + OVERHEAD
-        found += [Record(r.offset, r.value or b"") for r in records_of(view[:size], 1 << 20)]
+        found += [
+            Record(r.offset, r.value or b"", tuple(r.headers))
+            for r in records_of(view[:size], 1 << 20)
+        ]
         view = view[size:]
     return found
 

@@ -339,15 +339,20 @@ class Sharer(Member):
         assert partition.error_code == 0, f"a sharing member is told {partition.error_code}"
         found = _records(b"".join(partition.records or [b""]), self.position).records
         for record in found:
-            value = record.value or b""
-            assert value not in self._book.committed, f"{value!r} was committed and comes again"
-            self._book.handed_out.add(value)
-            self._held.append((record.offset, value))
+            if await self.handle(record):
+                self._held.append((record.offset, record.value or b""))
         if found:
             self.position = found[-1].offset + 1
         if commit and self._held:
             await self.commit_held()
         return len(found)
+
+    async def handle(self, record: Record) -> bool:
+        """Whether it is handled when it is committed."""
+        value = record.value or b""
+        assert value not in self._book.committed, f"{value!r} was committed and comes again"
+        self._book.handed_out.add(value)
+        return True
 
     async def commit_held(self) -> None:
         position, code = self.position, await self.commit()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-WALKS = ("Produce", "Fetch", "A delayed record", "A join")
+WALKS = ("Produce", "Fetch", "A delayed record", "A join", "A message that fails")
 FUNCTION = re.compile(r"`([\w/]+\.py): ([\w.]+)`")
 PATH = re.compile(r"`([\w./-]+(?:/|\.py|\.md))`")
 IN_A_DIAGRAM = re.compile(r"participant \w+ as (\S+/\S+)")

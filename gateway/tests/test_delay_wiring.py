@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kumquat.gateway.cli.delay import ask
+from kumquat.gateway.cli.endpoint import ask
 from kumquat.gateway.testing.broker import TestBroker, broker
 
 if TYPE_CHECKING:

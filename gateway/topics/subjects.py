@@ -16,7 +16,9 @@ is refused.
 
 `__consumer_offsets` is made when a client first asks for a group's coordinator, as in Kafka: tools and
 subscriptions by pattern expect it. It is marked as internal and stays empty, and nobody can write to it:
-offsets are in the action log.
+offsets are in the action log. `__kumquat_retry` is internal and empty too, and is made before clients can
+connect. Records that are sent to it are commands (core/delivery/commands.py). It can be neither changed nor
+deleted.
 """
 
 from __future__ import annotations
@@ -27,16 +29,17 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import trio
 
+from kumquat.core.delivery.commands import TOPIC as RETRY
 from kumquat.core.logs.messages.subject import SubjectConfig
 from kumquat.gateway.net.dispatch import ANSWERABLE, Refused
-from kumquat.gateway.topics.table import INTERNAL, TopicTable
+from kumquat.gateway.topics.table import OFFSETS, TopicTable
 from kumquat.gateway.wire.codes import ErrorCode
 from kumquat.meta.definitions import effective
 from kumquat.meta.errors import MetaError, StoreError
 from kumquat.meta.values import LONG_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
@@ -96,6 +99,7 @@ class SubjectKeeper:
         self.defaults = defaults
         self.table = TopicTable()
         self._by_metric_name: dict[str, str] = {}
+        self._internal = [OFFSETS]
         self._internal_reported = False
         shared, values = log.subjects.defaults, effective({}, defaults)
         shared.log_append_time, shared.delay_enabled = values.log_append_time, values.delay_enabled
@@ -165,9 +169,17 @@ class SubjectKeeper:
         logger.info("topic %s created%s", name, f" with {dict(configs)}" if configs else "")
         return subject
 
+    async def make_retry(self) -> None:
+        """Make the topic for commands, unless it exists."""
+        self._internal.append(RETRY)
+        await self._make([RETRY])
+
     async def make_internal(self) -> None:
-        """Make the topics that Kafka has for itself, unless they exist."""
-        for name in INTERNAL:
+        """Make the topics that Kafka has for itself, and ours if it could not be made before."""
+        await self._make(self._internal)
+
+    async def _make(self, names: Iterable[str]) -> None:
+        for name in names:
             if name not in self._log.subjects.by_name:
                 try:
                     await self.create(name, {})
@@ -178,6 +190,7 @@ class SubjectKeeper:
 
     async def delete(self, subject: Subject) -> None:
         """Delete a subject with all its messages, also those that are pending; durable when it returns."""
+        _check_changes(subject)
         pending = await self._delay.count(subject, 0, LONG_MAX)
         if subject.deleted:  # another client was quicker
             raise Refused(
@@ -197,6 +210,7 @@ class SubjectKeeper:
 
     async def alter(self, subject: Subject, changes: Mapping[str, str | None]) -> None:
         """Set (or, with None, reset) configs that have been validated."""
+        _check_changes(subject)
         with trio.CancelScope(shield=True):
             await self._registry.alter_subject(subject.id, changes)
         if not subject.deleted:
@@ -234,6 +248,14 @@ async def _together(change: Callable[[T], Awaitable[None]], items: Sequence[T]) 
         async with trio.open_nursery() as nursery:
             for item in items[start : start + AT_A_TIME]:
                 nursery.start_soon(change, item)
+
+
+def _check_changes(subject: Subject) -> None:
+    if subject.name == RETRY:
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {RETRY!r} is the broker's own: it is neither changed nor deleted",
+        )
 
 
 def _metric_name(name: str) -> str:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kumquat.core.delivery.commands import TOPIC as RETRY
 from kumquat.gateway.wire import Encoded, MetadataResponsePartition, MetadataResponseTopic
 
 if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
 
-INTERNAL = frozenset({"__consumer_offsets"})
-"""Topics that are Kafka's own: see subjects.py."""
+OFFSETS = "__consumer_offsets"
+INTERNAL = frozenset({OFFSETS, RETRY})
+"""Topics that are Kafka's own, or ours: see subjects.py."""
 CHUNK = 256
 FORMS_KEPT = 4
 
@@ -27,15 +29,18 @@ Form = tuple[int, int, int]
 """What the bytes depend on: version, node id, authorized operations."""
 
 
-def topic_metadata(subject: Subject, node_id: int, operations: int) -> MetadataResponseTopic:
-    """A subject as Metadata shows it: one partition, led by this broker."""
+def topic_metadata(
+    subject: Subject, node_id: int, operations: int, *, listed: bool
+) -> MetadataResponseTopic:
+    """A subject as Metadata shows it: one partition, led by this broker. `listed`: with all others. The
+    topic for commands is internal in a list alone: kafka-python's producer does not write to what is."""
     partition = MetadataResponsePartition(
         leader_id=node_id, leader_epoch=0, replica_nodes=[node_id], isr_nodes=[node_id]
     )
     return MetadataResponseTopic(
         name=subject.name,
         topic_id=subject.topic_id,
-        is_internal=subject.name in INTERNAL,
+        is_internal=subject.name in INTERNAL and (listed or subject.name != RETRY),
         partitions=[partition],
         topic_authorized_operations=operations,
     )
@@ -84,7 +89,7 @@ class TopicTable:
         encode = MetadataResponseTopic.encode_element
         return b"".join(
             [
-                encode(topic_metadata(subject, node_id, operations), version)
+                encode(topic_metadata(subject, node_id, operations, listed=True), version)
                 for subject in self._chunks[number].values()
             ]
         )

@@ -20,9 +20,11 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
@@ -62,9 +64,11 @@ public class Host {
         final String name;
         final LinkedBlockingQueue<List<String>> commands = new LinkedBlockingQueue<>();
         KafkaConsumer<String, String> client;
+        KafkaShareConsumer<String, String> share;
         boolean running = false;
         boolean commitsEach = false;
         double pauseMillis = 0;
+        String diesAt = null;
 
         Member(String name) {
             this.name = name;
@@ -106,7 +110,7 @@ public class Host {
         void step() {
             ConsumerRecords<String, String> records;
             try {
-                records = client.poll(POLL);
+                records = share == null ? client.poll(POLL) : share.poll(POLL);
                 report(records);
                 if (pauseMillis > 0) Thread.sleep((long) (pauseMillis * records.count()));
             } catch (Throwable error) {
@@ -116,19 +120,36 @@ public class Host {
             }
             if (records.isEmpty() || !commitsEach) return;
             try {
-                client.commitSync();
+                commit();
                 write(List.of(List.of(name, "committed")));
             } catch (Throwable error) {
                 write(List.of(List.of(name, "uncommitted", kind(error), "" + error.getMessage())));
             }
         }
 
+        /** A member of a share group accepts with it what the last poll gave. */
+        void commit() throws Exception {
+            if (share == null) {
+                client.commitSync();
+                return;
+            }
+            for (var error : share.commitSync().values())
+                if (error.isPresent()) throw error.get();
+        }
+
         void report(ConsumerRecords<String, String> records) {
             List<List<String>> lines = new ArrayList<>(List.of(List.of(name, "polled")));
-            for (ConsumerRecord<String, String> each : records)
+            boolean dies = false;
+            for (ConsumerRecord<String, String> each : records) {
+                Header attempt = each.headers().lastHeader("qmq-attempt");
                 lines.add(List.of(name, "record", each.topic(), "" + each.offset(), "" + each.timestamp(),
-                    each.value() == null ? "" : each.value()));
+                    each.value() == null ? "" : each.value(), attempt == null ? "1" : new String(attempt.value()),
+                    "" + System.currentTimeMillis()));
+                dies = diesAt != null && diesAt.equals(each.value());
+                if (dies) break;
+            }
             if (!records.isEmpty()) write(lines);
+            if (dies) Runtime.getRuntime().halt(137);
         }
 
         void make(List<String> arguments) {
@@ -137,7 +158,15 @@ public class Host {
                 settings.put(pair.substring(0, pair.indexOf('=')), pair.substring(pair.indexOf('=') + 1));
             String topics = (String) settings.remove("topics");
             String pattern = (String) settings.remove("pattern");
+            diesAt = (String) settings.remove("dies.at");
             String strategy = arguments.get(0).substring(arguments.get(0).indexOf('-') + 1);
+            if (strategy.equals("share")) {
+                List.of("session.timeout.ms", "heartbeat.interval.ms", "auto.offset.reset", "enable.auto.commit")
+                    .forEach(settings::remove);
+                share = new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+                share.subscribe(Arrays.asList(topics.split(",")));
+                return;
+            }
             boolean serverSide = strategy.equals("consumer");
             if (serverSide) {
                 settings.remove("session.timeout.ms");
@@ -174,7 +203,7 @@ public class Host {
                 }
                 case "stop" -> running = false;
                 case "commit" -> {
-                    if (of == null) client.commitSync();
+                    if (of == null) commit();
                     else client.commitSync(Map.of(of, new OffsetAndMetadata(Long.parseLong(given.get(1)), given.get(2))));
                 }
                 case "committed" -> {
@@ -201,7 +230,8 @@ public class Host {
                 case "subscribe" -> client.subscribe(given, this);
                 case "close" -> {
                     running = false;
-                    client.close();
+                    if (share == null) client.close();
+                    else share.close();
                 }
                 default -> throw new IllegalArgumentException("no command " + command);
             }
@@ -212,7 +242,7 @@ public class Host {
             int got = 0;
             long end = System.nanoTime() + (long) (seconds * 1e9);
             while (got < count) {
-                ConsumerRecords<String, String> records = client.poll(POLL);
+                ConsumerRecords<String, String> records = share == null ? client.poll(POLL) : share.poll(POLL);
                 report(records);
                 got += records.count();
                 if (got < count && System.nanoTime() > end)

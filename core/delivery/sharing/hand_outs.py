@@ -7,9 +7,13 @@ given something is woken, and then it no longer waits: nobody gets a second leas
 A hand-out from the cursor ends with a batch of the producer's where that costs it no more than half: then
 nothing has to be cut.
 
-Two things come with time alone, and who waits looks after them now and then: a member that queues its share
-of all that is left may have some more when it has been patient, and a member that has waited long while
-another one sits on far more than its share makes that one rebalance. See core/delivery/policy.py.
+Some things come with time alone. A retry that is due is handed out when a timer of Sharing says so. The
+others are looked after by who waits, now and then: a member that queues its share of all that is left may
+have some more when it has been patient, and a member that has waited long while another one sits on far
+more than its share makes that one rebalance. See core/delivery/policy.py.
+
+A message that is to be handled alone (core/delivery/engine.py) needs a member that holds nothing. So one
+member is *reserved* for it: it is given nothing more until it has acked what it has, but not for ever.
 """
 
 from __future__ import annotations
@@ -18,8 +22,20 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING
 
-from kumquat.core.delivery.engine import Allowed, hand_out, missed, overtaken, pull_action
+from kumquat.core.delivery.engine import (
+    ALONE_MS,
+    Allowed,
+    Caution,
+    awaits_alone,
+    hand_out,
+    holds_alone,
+    missed,
+    overtaken,
+    pull_action,
+)
 from kumquat.core.delivery.policy import waiting
+from kumquat.core.delivery.progress import MOST_AWAKE
+from kumquat.core.delivery.pull_log import SHARE_PULL
 from kumquat.core.delivery.ranges import Range
 from kumquat.core.errors import CorruptMessage, WouldBlock
 
@@ -40,12 +56,17 @@ logger = logging.getLogger(__name__)
 class Waiter:
     """A Fetch that found nothing in a pull log."""
 
-    __slots__ = ("hand_outs", "idle_since", "limit", "log", "looked", "seen", "wake")
+    __slots__ = ("hand_outs", "idle_since", "limit", "log", "looked", "most", "seen", "wake")
 
-    def __init__(self, hand_outs: HandOuts, log: PullLog, limit: int) -> None:
+    def __init__(
+        self, hand_outs: HandOuts, log: PullLog, limit: int, most: int | None = None
+    ) -> None:
         self.hand_outs = hand_outs
         self.log = log
         self.limit = limit
+        """Bytes."""
+        self.most = most
+        """Messages, where the client says so."""
         self.seen = hand_outs.news
         """The news that it is known to get nothing from."""
         self.idle_since = inf
@@ -62,6 +83,9 @@ class HandOuts:
         self._waiting: dict[Waiter, None] = {}
         self._fed = 0
         self._listens = False
+        self._reserved: PullLog | None = None
+        self._alone_since: int | None = None
+        """Since when a message waits for a member that holds nothing (ms)."""
         self._earliest = -1
         """The subject's earliest sequence when the group was last compared with it."""
 
@@ -83,6 +107,7 @@ class HandOuts:
         waiter.idle_since = inf if idle_since is None else idle_since
         self._waiting[waiter] = None
         self._listen()
+        self.set_timer()
         if waiter.seen != self.news:
             self.feed()
 
@@ -131,18 +156,28 @@ class HandOuts:
 
     # --- giving ----------------------------------------------------------------------------------
 
+    def set_timer(self) -> None:
+        """When the next retry is due, those who wait are looked at. Not while there are enough at hand that
+        nobody takes: time alone does not change that."""
+        progress = self.group.progress.get(self.subject.id)
+        if progress is not None and self._waiting and len(progress.redelivery) < MOST_AWAKE:
+            due = progress.waiting.next_due
+            if due is not None:
+                self._sharing.timers.set(self, due)
+
     def feed(self) -> None:
         """There may be something for those who wait."""
         self._fed += 1
         if not self._waiting:
             return
+        self._wake_retries()
         for waiter in sorted(self._waiting, key=_idle_since):
             progress = self._progress(waiter.log)
             if self.subject.deleted:
                 self._wake(waiter)
             elif progress is None or not waiting(progress, self.subject.high_watermark):
                 continue
-            elif self.give(waiter.log, waiter.limit):
+            elif self.give(waiter.log, waiter.limit, waiter.most):
                 for other in [each for each in self._waiting if each.log is waiter.log]:
                     self._wake(other)
 
@@ -158,21 +193,39 @@ class HandOuts:
         if waiter.wake is not None:
             waiter.wake()
 
-    def give(self, log: PullLog, limit: int) -> bool:
-        """Lease messages to a member, as many as it may have and about fit the limit; whether there were
-        any."""
+    def _wake_retries(self) -> None:
+        progress = self.group.progress.get(self.subject.id)
+        if progress is not None and progress.waiting.total:
+            progress.wake(self._sharing.now_ms())
+            self.set_timer()
+
+    def give(self, log: PullLog, limit: int, wanted: int | None = None) -> bool:
+        """Lease messages to a member, as many as it may have and about fit the limit, and at most so
+        many as are wanted; whether there were any."""
         progress, subject, sharing = self._progress(log), self.subject, self._sharing
         if progress is None:
             return False
         allowed = sharing.allowed(self.group.id, subject.id)
         if allowed is Allowed.NOTHING:
             return False
+        if progress.waiting.total:
+            self._wake_retries()
         if subject.earliest != self._earliest or progress.redelivery.total:
             self._expire(progress)
         now = self._sharing.now()
-        most = sharing.config(self.group.name).lease_max_records
+        config = sharing.config(self.group.name)
+        most = config.lease_max_records
+        caution = Caution(sharing.retry_policy(self.group).limit, most)
+        if progress.redelivery.total or log.unacked == 1:
+            caution = caution._replace(strict=self._is_patient(progress, caution))
+            if self._is_reserved(progress, log, caution):
+                return False
         if not self._policy.pace(log.member_id).rate:
             most = min(most, FIRST_HAND_OUT)
+        if wanted is not None:
+            most = min(most, wanted)
+        if log.begin == SHARE_PULL:
+            most = min(most, config.share_max_record_locks - log.unacked)
         ranges = hand_out(
             progress,
             log,
@@ -181,17 +234,42 @@ class HandOuts:
             high_watermark=subject.high_watermark if allowed is Allowed.ALL else progress.cursor,
             sharers=len(progress.pull_logs),
             max_records=min(most, sharing.reader.fits(subject, limit)),
+            caution=caution,
             now=now,
         )
         if not ranges:
             self._policy.nothing_given(log, now)
             return False
+        if self._reserved is log and caution.alone(ranges[0].attempt):
+            self._reserved = None
+            if caution.strict:
+                self._alone_since = None
         ranges[-1] = self._aligned(ranges[-1], progress)
         return sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
 
+    def _is_patient(self, progress: Progress, caution: Caution) -> bool:
+        """Whether messages that are to be handled alone can still wait for a member that holds nothing."""
+        if not awaits_alone(progress, caution):
+            self._reserved = self._alone_since = None
+            return True
+        now = self._sharing.now_ms()
+        if self._alone_since is None:
+            self._alone_since = now
+        return now - self._alone_since < ALONE_MS
+
+    def _is_reserved(self, progress: Progress, log: PullLog, caution: Caution) -> bool:
+        """Whether a member is to be given nothing: it handles a message alone, or is about to."""
+        if holds_alone(log, caution, self._sharing.now_ms()):
+            return True
+        if self._alone_since is None or not caution.strict:
+            return False
+        if self._reserved is None or self._progress(self._reserved) is None:
+            self._reserved = log
+        return self._reserved is log and log.unacked > 0
+
     def _aligned(self, given: Range, progress: Progress) -> Range:
         """Cut down to where a batch ends, unless that costs more than half."""
-        first, size, attempt = given
+        first, size, attempt, _ = given
         end, high_watermark = first + size, self.subject.high_watermark
         if first < progress.cursor or size < 2 or end >= high_watermark:
             return given

@@ -5,6 +5,8 @@ front of the stored bytes, a part is cut out (core/records/cut.py). The batch th
 kept, since the next one most likely begins there; a bounded number of bytes of such batches, the oldest go
 first.
 
+A message that was delivered before gets a header that says so (`qmq-attempt`), so its batch is rebuilt.
+
 Messages that retention took in the meantime, or that are damaged on disk, are reported and skipped: the
 client sees a gap, as in a compacted topic. What the disk does not give for now (StorageError) is neither:
 it stays leased, and is read when it is asked for again. What does not fit the size limit is left for the
@@ -26,10 +28,11 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kumquat.core.delivery.progress import pull_offset
+from kumquat.core.delivery.pull_log import pull_offset
 from kumquat.core.errors import (
     CorruptMessage,
     InvalidRecord,
+    KumquatError,
     OffsetOutOfRange,
     UnsupportedCompression,
     WouldBlock,
@@ -38,15 +41,18 @@ from kumquat.core.inflation import QUICK
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, OVERHEAD, STAMP, read_head
 from kumquat.core.records.compression import held
 from kumquat.core.records.cut import NO_EPOCH, CutPoints, Cutter, part, restamped
+from kumquat.core.records.rewrite import header, with_header
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kumquat.core.delivery.progress import Lease
+    from kumquat.core.delivery.pull_log import Lease
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.logs.messages.tail import Batch
 
+ATTEMPT = b"qmq-attempt"
+"""The header that says which delivery of the message it is, from the second on."""
 KEPT_BYTES = 32 << 20
 KEPT_BATCHES = 8
 """Of one subject: several groups may be at different places of it."""
@@ -63,6 +69,9 @@ class Lost(NamedTuple):
     first: int
     size: int
     why: str
+    damaged: bool = False
+    """There were messages, and their bytes do not match their checksum any more. Else there never were any,
+    or nobody could ever read them, or retention took them."""
 
     @property
     def end(self) -> int:
@@ -111,7 +120,7 @@ class LeaseReader:
             except WouldBlock:
                 await self._help(loading)
             except UNREADABLE as error:
-                loading.skip(await self._behind(loading.subject, loading.at), str(error))
+                loading.skip(await self._behind(loading.subject, loading.at), error)
             else:
                 return
 
@@ -122,7 +131,7 @@ class LeaseReader:
                 loading.ready = await self.log.read(subject, loading.at, loading.wanted, True)
                 return
         except UNREADABLE as error:
-            loading.skip(await self._behind(subject, loading.at), str(error))
+            loading.skip(await self._behind(subject, loading.at), error)
             return
         try:
             loading.inflating = None
@@ -182,6 +191,7 @@ class Loading:
     """Some leases on their way into a Fetch's answer: at least one batch, then as many as fit the limit."""
 
     __slots__ = (
+        "_attempt",
         "_end",
         "_leases",
         "_limit",
@@ -198,17 +208,21 @@ class Loading:
         "messages",
         "ready",
         "size",
+        "stopped",
         "subject",
     )
 
     def __init__(
         self, reader: LeaseReader, subject: Subject, slot: int, leases: list[Lease], limit: int
     ) -> None:
+        """`slot`: of the pull offsets that the records are stamped with; 0: with their sequences."""
         self._reader = reader
         self._slot = slot
         self._leases = iter(leases)
         self._limit = limit
         self._shift = 0
+        self._attempt = 1
+        """Of the lease at hand."""
         self._end = 0
         self.subject = subject
         self.at = 0
@@ -225,6 +239,8 @@ class Loading:
         self.length = 1
         """How many messages the last batch had."""
         self.lost: list[Lost] = []
+        self.stopped = False
+        """There is nothing to read where a lease is."""
         self.holes: list[tuple[int, int]] = []
         """First sequences and sizes of what no message has, behind the last one."""
 
@@ -236,26 +252,33 @@ class Loading:
 
     def run(self) -> None:
         """Load all, or as much as fits. WouldBlock, or one of UNREADABLE: it stopped at `at`."""
-        while True:
+        while not self.stopped:
             while self.at < self._end:
                 if not self._load():
                     return
             lease = next(self._leases, None)
             if lease is None:
                 return
-            self.at, self._end = lease.first, lease.first + lease.size
+            self.at, self._end, self._attempt = lease.first, lease.behind, lease.attempt
             if self.lost and self.lost[-1].first <= self.at:
                 self.at = min(max(self.at, self.lost[-1].end), self._end)
-            self._shift = pull_offset(self._slot, lease.pull) - lease.first
+            if self._slot:
+                self._shift = pull_offset(self._slot, lease.pull) - lease.first
 
-    def skip(self, behind: int, why: str) -> None:
+    def skip(self, behind: int, error: KumquatError) -> None:
         """What comes next cannot be read."""
         behind = min(behind, self._end)
         if behind > self.at:
-            self.lost.append(Lost(self.at, behind - self.at, why))
+            damaged = isinstance(error, CorruptMessage)
+            self.lost.append(Lost(self.at, behind - self.at, str(error), damaged))
             self.at = behind
         else:
-            self._leases, self._end = iter(()), self.at
+            self.stopped = True
+
+    def unread(self) -> list[tuple[int, int]]:
+        """First and end of what is not loaded, when it is not to be continued."""
+        rest = [(self.at, self._end)] if self.at < self._end else []
+        return rest + [(lease.first, lease.behind) for lease in self._leases]
 
     def skip_batch(self, batch: memoryview, why: str) -> None:
         """Nothing of a batch can be read, and what comes next is in it."""
@@ -278,7 +301,7 @@ class Loading:
             behind = base + last + 1
             if base >= end:
                 break
-            if base == at and behind <= end and count > last:
+            if base == at and behind <= end and count > last and self._attempt == 1:
                 size = len(batch)
                 if full := total > 0 and total + size > limit:
                     break
@@ -326,9 +349,22 @@ class Loading:
         end, view = min(self._end, behind), memoryview(batch)
         if end < behind:
             self._reader.keep(self.subject.id, base, behind, batch)
-        elif base == self.at and points.shortage is None:
+        if self._attempt > 1:
+            return self._marked(points, view, base, end)
+        if end == behind and base == self.at and points.shortage is None:
             return restamped(view, base + self._shift)
         return part(points, view, self.at - base, end - 1 - base, base + self._shift)
+
+    def _marked(
+        self, points: CutPoints, view: memoryview, base: int, end: int
+    ) -> list[bytes | memoryview]:
+        """Records that were delivered before say so, in a header. One that the broker cannot take apart
+        stays as it is: nobody has checked what is in it."""
+        cut = (points, view, self.at - base, end - 1 - base, base + self._shift)
+        try:
+            return with_header(*cut, header(ATTEMPT, b"%d" % self._attempt))
+        except InvalidRecord:
+            return part(*cut)
 
     def _look_for_gaps(self, points: CutPoints, base: int, behind: int, count: int) -> None:
         """Between `at` and what was wanted of a batch; where records are missing, up to its end."""

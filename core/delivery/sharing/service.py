@@ -1,6 +1,6 @@
 """Fetch at pull offsets: handing out messages to the members of a group that share a subject.
 
-A pull offset names its pull log (core/delivery/progress.py), so a Fetch at one is a member's. What was
+A pull offset names its pull log (core/delivery/pull_log.py), so a Fetch at one is a member's. What was
 leased at or above it is served again; else the delivery engine says what the member is handed next, that is
 written to the action log (and need not be synced), and served. The answer never is an error: a slot that
 nobody has, or that was taken away, gets nothing after its wait, and the member's heartbeat tells it to
@@ -25,11 +25,15 @@ import trio
 
 from kumquat.core.complaints import Complaints
 from kumquat.core.delivery import actions
+from kumquat.core.delivery.actions import UNREADABLE as DAMAGED
 from kumquat.core.delivery.engine import Allowed, leases_from, owns
+from kumquat.core.delivery.give_back import RetryConfig, RetryPolicy, policy_of
 from kumquat.core.delivery.policy import Policies, waiting
-from kumquat.core.delivery.progress import pull_offset, split_offset
+from kumquat.core.delivery.pull_log import FIRST_PULL, pull_offset, split_offset
 from kumquat.core.delivery.sharing.hand_outs import HandOuts, Waiter
 from kumquat.core.delivery.sharing.lease_reader import UNREADABLE, LeaseReader, Loading
+from kumquat.core.delivery.sharing.shares import Shares
+from kumquat.core.delivery.sharing.timers import Timers
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
 
 if TYPE_CHECKING:
@@ -42,9 +46,12 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
 
+MOST_DAMAGED = 100_000
 NO_SLOTS: Mapping[int, tuple[Group, PullLog]] = {}
 NOTHING_NEW: Mapping[tuple[int, int], Allowed] = {}
-_ONLY_PACE = frozenset({actions.Pull, actions.Ack})
+_MAKES_ROOM = (actions.Ack, actions.Accept, actions.Retry, actions.Doom)
+"""After these there may be more to hand out: a member has room again, or a message is to come again."""
+_ONLY_PACE = frozenset({actions.Pull, actions.Ack, actions.Accept})
 """The most frequent actions that are left. They matter to the policies alone."""
 
 logger = logging.getLogger(__name__)
@@ -61,13 +68,17 @@ class Shared(NamedTuple):
     """Where it may wait for more. None: nothing will come, it is to be held up all the same."""
 
 
-class LeaseConfig(Protocol):
+class LeaseConfig(RetryConfig, Protocol):
     """What is configured for a group, as far as it is needed here."""
 
     @property
     def lease_max_records(self) -> int: ...
     @property
     def lease_steal_after_ms(self) -> int: ...
+    @property
+    def share_max_record_locks(self) -> int: ...
+    @property
+    def share_record_lock_duration_ms(self) -> int: ...
 
 
 class Connection(Protocol):
@@ -103,14 +114,17 @@ class Sharing:
         log: MessageService,
         config: Callable[[str], LeaseConfig],
     ) -> None:
-        self._groups = actions.groups
+        self.groups = actions.groups
         self._actions = actions
         self._allowed: dict[tuple[int, int], Allowed] = {}
         """By group and subject; where nothing is said, nothing may be handed out."""
         self.log = log
         self.config = config
         """By the name of a group."""
-        self.policies = Policies(self._groups)
+        self.policies = Policies(self.groups)
+        self.timers = Timers(actions.now_ms)
+        self._doomed = trio.Event()
+        self._doomed_pairs: set[tuple[int, int]] = set()
         self.reader = LeaseReader(log)
         self._by_pair: dict[tuple[int, int], HandOuts] = {}
         self.readers: dict[tuple[int, int], Reading] = {}
@@ -119,13 +133,20 @@ class Sharing:
         self._served_again = self._fenced = self._lost = 0
         self._failing = False
         self._complaints = Complaints(logger)
+        self.shares = Shares(self)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """See to what comes with time, until cancelled."""
+        self.shares.resume()
+        task_status.started()
+        await self.timers.run()
 
     # --- reading ---------------------------------------------------------------------------------
 
     async def read(self, subject: Subject, offset: int, limit: int, first: bool) -> Shared:
         """`first`: at least one batch, even if it is larger than the limit."""
         slot, pull = split_offset(offset)
-        owner = self._groups.slots.get(subject.id, NO_SLOTS).get(slot)
+        owner = self.groups.slots.get(subject.id, NO_SLOTS).get(slot)
         if owner is None or not owns(owner[1], pull):
             self._fenced += 1
             return Shared([], 0, offset, offset)
@@ -134,7 +155,7 @@ class Sharing:
             return self._nothing(group, log, subject, offset, limit)
         leases = leases_from(log, pull)
         self._served_again += 1 if leases else 0
-        while leases or self._hand_outs_of(group, subject).give(log, limit):
+        while leases or self.hand_outs_of(group, subject).give(log, limit):
             loading = Loading(self.reader, subject, slot, leases or leases_from(log, pull), limit)
             try:
                 loading.run()
@@ -143,8 +164,8 @@ class Sharing:
                     return Shared([], 0, offset, offset)
             else:
                 if loading.lost:
-                    self._lose(group, subject, loading.lost)
-            passed = self._pass_over(group, subject, loading.holes) or bool(loading.lost)
+                    self.lose(group, subject, loading.lost)
+            passed = self.pass_over(group, subject, loading.holes) or bool(loading.lost)
             if loading.size:
                 self.reader.weigh(subject, loading)
                 end = self._end(group, log, subject)
@@ -157,7 +178,7 @@ class Sharing:
     def note_reader(self, subject: Subject, offset: int, session: Connection) -> None:
         """A Fetch at this pull offset has come."""
         slot, _ = split_offset(offset)
-        if slot in self._groups.slots.get(subject.id, NO_SLOTS):
+        if slot in self.groups.slots.get(subject.id, NO_SLOTS):
             self.readers[subject.id, slot] = Reading(session, trio.current_time())
 
     async def _finish(self, loading: Loading, group: Group, owner: tuple[Group, PullLog]) -> bool:
@@ -171,16 +192,16 @@ class Sharing:
             failed = True
             text = f"group {group.name} cannot read {subject.name} for now: {error}"
             self._complaints.error((group.id, subject.id), text)
-        if self._groups.slots.get(subject.id, NO_SLOTS).get(owner[1].slot) is not owner:
+        if self.groups.slots.get(subject.id, NO_SLOTS).get(owner[1].slot) is not owner:
             return False
         if loading.lost:
-            self._lose(group, subject, loading.lost)
+            self.lose(group, subject, loading.lost)
         return loading.size > 0 or not failed
 
     def _nothing(
         self, group: Group, log: PullLog, subject: Subject, offset: int, limit: int
     ) -> Shared:
-        waiter = Waiter(self._hand_outs_of(group, subject), log, limit)
+        waiter = Waiter(self.hand_outs_of(group, subject), log, limit)
         end = max(offset, self._end(group, log, subject))
         return Shared([], 0, end, min(offset, pull_offset(log.slot, log.acked)), waiter)
 
@@ -229,7 +250,7 @@ class Sharing:
         if changes:
             position = self._actions.append_nowait(changes)
             self._applied(changes)
-        acked = [(a.gid, a.sid) for a in changes if type(a) is actions.Ack]
+        acked = [(a.gid, a.sid) for a in changes if isinstance(a, _MAKES_ROOM)]
         if allowed or acked:
             for pair, what in allowed.items():
                 if (
@@ -262,6 +283,20 @@ class Sharing:
     def now() -> float:
         return trio.current_time()
 
+    def now_ms(self) -> int:
+        """The time that groups live by."""
+        return self._actions.now_ms()
+
+    def retry_policy(self, group: Group) -> RetryPolicy:
+        return policy_of(self.config(group.name), group)
+
+    async def wait_doomed(self) -> list[tuple[int, int]]:
+        """Until messages have become dead letters to be; of which groups and subjects."""
+        await self._doomed.wait()
+        found = list(self._doomed_pairs)
+        self._doomed, self._doomed_pairs = trio.Event(), set()
+        return found
+
     def allowed(self, gid: int, sid: int) -> Allowed:
         return self._allowed.get((gid, sid), Allowed.NOTHING)
 
@@ -269,7 +304,9 @@ class Sharing:
         if not self.append_soon([pull]):
             return False
         self.hand_outs += 1
-        self.messages += sum(size for _, size, _ in pull.ranges)
+        self.messages += sum(part[1] for part in pull.ranges)
+        if pull.pull < FIRST_PULL:
+            self.shares.lock(pull)
         return True
 
     def _rebalance(
@@ -285,22 +322,21 @@ class Sharing:
         self.rebalances += 1
         rebalance(group, member_id)
 
-    def _pass_over(self, group: Group, subject: Subject, holes: list[tuple[int, int]]) -> bool:
+    def pass_over(self, group: Group, subject: Subject, holes: list[tuple[int, int]]) -> bool:
         """Take back what was leased and is no message; whether there was any."""
         changes: list[Action] = [
             actions.Holes(group.id, subject.id, first, size) for first, size in holes
         ]
         return bool(changes) and self.append_soon(changes)
 
-    def _lose(self, group: Group, subject: Subject, lost: Sequence[Lost]) -> None:
-        for first, size, why in lost:
+    def lose(self, group: Group, subject: Subject, lost: Sequence[Lost]) -> None:
+        for gone in lost:
             logger.error(
                 "group %s: %d messages of %s from %d on cannot be read and are skipped: %s",
-                *(group.name, size, subject.name, first, why),
+                *(group.name, gone.size, subject.name, gone.first, gone.why),
             )
-            self._lost += size
-        changes = [actions.Lost(group.id, subject.id, gone.first, gone.size) for gone in lost]
-        self.append_soon(changes)
+            self._lost += gone.size
+        self.append_soon([_loss(group, subject, gone) for gone in lost])
 
     def _applied(self, changes: Sequence[Action]) -> None:
         """These actions are written and applied: what is remembered beside the groups follows."""
@@ -311,7 +347,14 @@ class Sharing:
         for action in changes:
             if type(action) in _ONLY_PACE:
                 continue
-            if isinstance(action, actions.Release):
+            if isinstance(action, actions.Retry):
+                hand_outs = self._by_pair.get((action.gid, action.sid))
+                if hand_outs is not None:
+                    hand_outs.set_timer()
+            elif isinstance(action, actions.Doom):
+                self._doomed_pairs.add((action.gid, action.sid))
+                self._doomed.set()
+            elif isinstance(action, actions.Release):
                 self.readers.pop((action.sid, action.slot), None)
             elif isinstance(action, (actions.Unshare, actions.Drop)):
                 self._by_pair.pop((action.gid, action.sid), None)
@@ -323,7 +366,7 @@ class Sharing:
                 for key in [key for key in self.readers if key[0] == action.sid]:
                     del self.readers[key]
 
-    def _hand_outs_of(self, group: Group, subject: Subject) -> HandOuts:
+    def hand_outs_of(self, group: Group, subject: Subject) -> HandOuts:
         hand_outs = self._by_pair.get((group.id, subject.id))
         if hand_outs is None or hand_outs.group is not group:
             hand_outs = self._by_pair[group.id, subject.id] = HandOuts(self, group, subject)
@@ -347,3 +390,12 @@ class Sharing:
             rebalances=self.rebalances,
             exclusive=exclusive or {},
         )
+
+
+def _loss(group: Group, subject: Subject, gone: Lost) -> actions.Lost | actions.Doom:
+    """What is damaged becomes a dead letter without a value, so that somebody sees it; unless that would be
+    very many: a batch may claim more messages than anybody ever sent."""
+    if not gone.damaged or gone.size > MOST_DAMAGED:
+        return actions.Lost(group.id, subject.id, gone.first, gone.size)
+    ranges = [[gone.first, gone.size, 1]]
+    return actions.Doom(group.id, subject.id, 0, ranges, DAMAGED, gone.why)

@@ -104,6 +104,7 @@ class Simulation:
                 high_watermark=self.high_watermark,
                 sharers=len(self.clients),
                 max_records=self.max_records,
+                caution=engine.Caution(16, self.max_records),
                 now=self.now,
             )
             if not ranges:

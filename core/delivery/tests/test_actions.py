@@ -23,9 +23,18 @@ STORED: list[tuple[Action, bytes]] = [
     (actions.Commit(1, 7, 42, 3, ""), b'["commit",1,7,42,3,""]'),
     (actions.Share(1, 7, 42), b'["share",1,7,42]'),
     (actions.Unshare(1, 7), b'["unshare",1,7]'),
+    (actions.Unshare(1, 7, 42), b'["unshare",1,7,42]'),
     (actions.Slot(1, 7, 2, "m", 100), b'["slot",1,7,2,"m",100]'),
     (actions.Pull(1, 7, 2, 100, [[42, 5, 1], [50, 1, 2]]), b'["pull",1,7,2,100,[[42,5,1],[50,1,2]]]'),
     (actions.Ack(1, 7, 2, 103), b'["ack",1,7,2,103]'),
+    (actions.Accept(1, 7, 2, [[42, 5], [50, 1]]), b'["accept",1,7,2,[[42,5],[50,1]]]'),
+    (actions.Retry(1, 7, 2, [[42, 5, 2, 1234]]), b'["retry",1,7,2,[[42,5,2,1234]]]'),
+    (
+        actions.Doom(1, 7, 2, [[42, 5, 16]], "rejected", "text"),
+        b'["doom",1,7,2,[[42,5,16]],"rejected","text"]',
+    ),
+    (actions.Settle(1, 7, [[42, 5]]), b'["settle",1,7,[[42,5]]]'),
+    (actions.Joined(1000), b'["joined",1000]'),
     (actions.Release(1, 7, 2), b'["release",1,7,2]'),
     (actions.Expire(1, 7, 44), b'["expire",1,7,44]'),
     (actions.Lost(1, 7, 44, 2), b'["lost",1,7,44,2]'),
@@ -38,14 +47,20 @@ STORED: list[tuple[Action, bytes]] = [
     (actions.Stopped(), b'["stopped"]'),
     (actions.Numbers(4, 99), b'["numbers",4,99]'),
     (actions.Slots(7, 3, 105), b'["slots",7,3,105]'),
-    (actions.Again(1, 7, 42, 5, 2), b'["again",1,7,42,5,2]'),
+    (actions.Numbers(4, 99, 1000), b'["numbers",4,99,1000]'),
+    (actions.Again(1, 7, 42, 5, 2, 1234), b'["again",1,7,42,5,2,1234]'),
+    (actions.Waits(1, 7, "AAEC"), b'["waits",1,7,"AAEC"]'),
+    (
+        actions.Doomed(1, 7, 42, 5, 16, "attempts", "text", 1234, 5678),
+        b'["doomed",1,7,42,5,16,"attempts","text",1234,5678]',
+    ),
     (actions.Expired(1, 7, 6), b'["expired",1,7,6]'),
     (actions.Emptied(1, "eager", "consumer", 1234), b'["emptied",1,"eager","consumer",1234]'),
     (actions.Committed(1, 7, 1234), b'["committed",1,7,1234]'),
     (actions.Silence(1, {"m": 500}), b'["silence",1,{"m":500}]'),
     (
-        actions.Log(1, 7, 2, "m", [100, 101, 105], [[1, 2]], [[101, 42, 4, 1]]),
-        b'["log",1,7,2,"m",[100,101,105],[[1,2]],[[101,42,4,1]]]',
+        actions.Log(1, 7, 2, "m", [100, 101, 105], [[1, 2]], [[101, 42, 4, 1, 1234, 5678]]),
+        b'["log",1,7,2,"m",[100,101,105],[[1,2]],[[101,42,4,1,1234,5678]]]',
     ),
 ]  # fmt: skip
 
@@ -90,3 +105,17 @@ def test_an_array_that_is_no_action_does_not_take_its_neighbours_along() -> None
 
 def test_every_kind_can_be_applied() -> None:
     assert set(Groups()._appliers) == {*actions.TYPES, Unknown}
+
+
+def test_what_an_older_broker_wrote_without_times_is_read() -> None:
+    assert from_json(["again", 1, 7, 42, 5, 2]) == actions.Again(1, 7, 42, 5, 2, 0)
+    groups = Groups()
+    numbers = [1 << 24, 1 << 24, (1 << 24) + 4]
+    for found in (
+        ["group", 1, "g"],
+        ["share", 1, 7, 50],
+        ["log", 1, 7, 2, "m", numbers, [], [[1 << 24, 42, 4, 1]]],
+    ):
+        groups.apply(from_json(found))
+    (lease,) = groups.slots[7][2][1].leases
+    assert (lease.first, lease.size, lease.attempt, lease.since, lease.at) == (42, 4, 1, 0, 0)

@@ -275,6 +275,7 @@ class EngineMachine(RuleBasedStateMachine):
             high_watermark=self.high_watermark,
             sharers=len(progress.pull_logs),
             max_records=most,
+            caution=engine.Caution(16, 500),
             now=self.now,
         )
         if not ranges:

@@ -15,6 +15,9 @@ class FakeActions:
     def __init__(self) -> None:
         self.groups = Groups()
 
+    def now_ms(self) -> int:
+        return 0
+
     def append_nowait(self, changes: list[actions.Action]) -> int:
         for action in changes:
             self.groups.apply(action)

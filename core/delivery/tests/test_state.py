@@ -66,7 +66,9 @@ def test_ranges_are_what_a_dict_of_numbers_would_be(steps: list[tuple[bool, int,
             model |= dict.fromkeys(wanted, 1 + size % 2)
         elif not add:
             gone = [n for n in wanted if n in model]
-            assert ranges.cut(first, first + size) == len(gone)
+            taken = ranges.cut(first, first + size)
+            assert [n for part in taken for n in range(part.first, part.end)] == gone
+            assert all(model[part.first] == part.attempt for part in taken)
             for number in gone:
                 del model[number]
         found = {n: r.attempt for r in ranges for n in range(r.first, r.end)}
@@ -130,7 +132,7 @@ def test_a_slot_is_taken_from_a_pull_log_whose_release_was_lost() -> None:
     groups.apply(actions.Slot(2, SID, log.slot, "b", log.next + 1))
     assert groups.slots[SID][log.slot][0].id == 2
     assert not groups.by_id[1].progress[SID].pull_logs
-    assert list(groups.by_id[1].progress[SID].redelivery) == [Range(0, 5, 2)]
+    assert list(groups.by_id[1].progress[SID].redelivery) == [Range(0, 5, 1)]
 
 
 def test_a_deleted_subject_leaves_nothing_behind() -> None:
@@ -267,9 +269,10 @@ def test_what_waits_to_be_delivered_again_goes_first_with_its_attempts() -> None
         high_watermark=10,
         sharers=1,
         max_records=4,
+        caution=engine.Caution(16, 500),
         now=0.0,
     )
-    assert ranges == [Range(0, 2, 2), Range(2, 2, 1)]
+    assert ranges == [Range(0, 2, 1), Range(2, 2, 1)]
 
 
 def test_nothing_that_retention_took_is_handed_out() -> None:
@@ -289,6 +292,7 @@ def test_nothing_that_retention_took_is_handed_out() -> None:
         high_watermark=9,
         sharers=1,
         max_records=500,
+        caution=engine.Caution(16, 500),
         now=0.0,
     )
     assert ranges == [Range(7, 1, 1)]
@@ -365,3 +369,24 @@ def test_what_is_lost_across_the_cursor_is_passed_over_at_once_and_below_it_only
     assert (progress.cursor, progress.unacked, progress.expired) == (1_000_004, 3, 1_000_001)
     groups.apply(actions.Lost(1, SID, 2_000_000, 5))
     assert progress.cursor == 1_000_004
+
+
+def test_a_retry_at_once_is_not_lost_when_the_group_begins_to_share() -> None:
+    """A group that reads in order fails a message, commits past it, and is then shared."""
+    groups = Groups()
+    groups.apply(actions.Group(1, "g"))
+    groups.apply(actions.Retry(1, SID, 0, [[6, 1, 2, 0]]))
+    groups.apply(actions.Commit(1, SID, 9, -1, ""))
+    groups.apply(actions.Share(1, SID, 9))
+    assert [tuple(r[:3]) for r in groups.by_id[1].progress[SID].redelivery] == [(6, 1, 2)]
+
+
+def test_a_reset_drops_no_dead_letter_below_it() -> None:
+    """Of a range of doomed messages, those above come again, and those below are still to be written."""
+    groups = shared()
+    log = opened(groups)
+    given_out(groups, log, (0, 10, 1))
+    groups.apply(actions.Doom(1, SID, log.slot, [[2, 6, 1]], "rejected", ""))
+    groups.apply(actions.Share(1, SID, 5))
+    doomed = groups.by_id[1].progress[SID].doomed
+    assert [(each.first, each.end) for each in doomed.values()] == [(2, 5)]

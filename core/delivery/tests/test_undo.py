@@ -172,3 +172,40 @@ def test_an_expire_that_is_taken_back_gives_the_leases_back() -> None:
     assert shape(groups) != before
     undo.revert()
     assert shape(groups) == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [actions.Retry(1, 5, 1, [[5, 1, 2, 900]])],
+        [actions.Retry(1, 5, 0, [[5, 1, 2, 900]])],
+        [actions.Retry(1, 5, 1, [[5, 1, 2, 900]]), actions.Unshare(1, 5, 0)],
+        [actions.Retry(1, 5, 1, [[5, 1, 2, 900]]), actions.Settle(1, 5, [[0, 12]])],
+        [
+            actions.Retry(1, 5, 1, [[5, 1, 2, 0]]),
+            actions.Doom(1, 5, 1, [[5, 3, 2]], "rejected", ""),
+        ],
+        [actions.Doom(1, 5, 1, [[5, 1, 1]], "rejected", ""), actions.Share(1, 5, 0)],
+        [actions.Expire(1, 5, 30)],
+        [actions.Settle(1, 5, [[20, 2], [24, 1]])],
+        [actions.Share(1, 5, 25)],
+        [actions.Doom(1, 5, 0, [[20, 40, 1]], "unreadable", "rot")],
+        [actions.Forget(1)],
+        [actions.Gone(5)],
+        [actions.Drop(1, 5)],
+    ],
+)
+def test_waiting_and_doomed_messages_are_as_they_were(changes: list[Action]) -> None:
+    groups, undo = lived(), Undo()
+    progress = groups.by_id[1].progress[5]
+    groups.apply(engine.pull_action(1, 5, progress.pull_logs[1], [Range(progress.cursor, 20, 1)]))
+    groups.apply(actions.Retry(1, 5, 1, [[20, 2, 2, 700], [22, 1, 2, 800]]))
+    groups.apply(actions.Doom(1, 5, 1, [[24, 2, 1]], "attempts", ""))
+    before, objects = copy.deepcopy(shape(groups)), identities(groups)
+    for action in changes:
+        remember(undo, groups, action)
+        groups.apply(action)
+    assert shape(groups) != before
+    undo.revert()
+    assert shape(groups) == before
+    assert identities(groups) == objects

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from kumquat.core.delivery import actions as kinds
 from kumquat.core.delivery.actions import OF_NO_GROUP, Action
-from kumquat.core.delivery.progress import JUMP
+from kumquat.core.delivery.pull_log import JUMP
 from kumquat.core.delivery.state import Group, Groups
 from kumquat.core.errors import StorageError
 from kumquat.core.logs.actions.format import (
@@ -48,6 +48,10 @@ log = logging.getLogger("kumquat.actions")
 
 SEGMENT_BYTES = 16 << 20
 """A start reads one segment, in about a second."""
+SEGMENT_RANGES = 100_000
+"""Likewise, of ranges of messages that were given back or acked one by one: small on disk, and each takes
+as long as a whole commit."""
+_ONE_BY_ONE = (kinds.Accept, kinds.Retry, kinds.Doom, kinds.Settle)
 RESERVE_BYTES = 4 << 20
 _SUBJECTS_A_FRAME = 500
 
@@ -73,6 +77,8 @@ class ActionLog:
         self._segment_bytes = segment_bytes
         self._synced_file: int | None = None
         self.rolls = Rolls(log)
+        self._ranges = 0
+        """Ranges since the snapshot of the active segment."""
         self._pulled = self._pulled_syncing = 0
         """Messages handed out in frames that no round covers yet, and that the one under way does."""
         self._groups_left: deque[Group] = deque()
@@ -142,6 +148,7 @@ class ActionLog:
         self._pulled += pulled
         for group in fresh:
             group.snapshot = self.active.base
+        self._ranges += sum(len(each.ranges) for each in actions if isinstance(each, _ONE_BY_ONE))
         self._apply(actions)
         end = self.commit.written
         self._roll_if_full()
@@ -197,8 +204,12 @@ class ActionLog:
 
     def _roll_if_full(self) -> None:
         active = self.active
+        full = (
+            active.end - active.snapshot_end >= self._segment_bytes
+            or self._ranges >= SEGMENT_RANGES
+        )
         if (
-            active.end - active.snapshot_end < self._segment_bytes
+            not full
             or not active.snapshot_complete
             or self.synced_end < active.snapshot_end
             or not self.rolls.may_try
@@ -210,7 +221,7 @@ class ActionLog:
         """Begin a new segment. OSError leaves all as it was: its name is given to the file last, so that
         a segment that came to nothing is never taken for one."""
         new = ActionSegment(self.directory, self.written_end)
-        numbers = kinds.Numbers(self.groups.next_id, self.groups.floor)
+        numbers = kinds.Numbers(self.groups.next_id, self.groups.floor, self.groups.joined)
         frame = pack_frame(SEGMENT_START, [numbers], new.base, self.synced_end, self.now_ms())
         unnamed = self.directory / UNNAMED
         fd = self.files.open(unnamed, create=True)
@@ -224,6 +235,7 @@ class ActionLog:
             raise
         self.commit.roll_to(new.path, fd, new.base, len(frame), partial(self.files.close, fd))
         self.segments.append(new)
+        self._ranges = 0
         new.end = self.written_end
         self._plan_snapshot()
 

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from kumquat.core.clock import SteadyClock
 from kumquat.core.delivery import actions as kinds
 from kumquat.core.delivery.actions import Action, to_json
-from kumquat.core.delivery.progress import JUMP
+from kumquat.core.delivery.pull_log import JUMP
 from kumquat.core.delivery.state import Groups
 from kumquat.core.logs.actions.format import SUFFIX
 from kumquat.core.logs.actions.log import RESERVE_BYTES, SEGMENT_BYTES, ActionLog
@@ -54,6 +55,8 @@ def open_action_log(
         replay = Replay(files, folder, segments, len(segments) - 2)
         replay.run()
     replay.report()
+    if isinstance(now_ms, SteadyClock):
+        now_ms.not_before(replay.groups.now_ms)
     action_log = ActionLog(replay.groups, files, folder, now_ms, segment_bytes, reserve_bytes)
     action_log.resume(*replay.cut())
     _begin(action_log, replay)

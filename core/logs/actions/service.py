@@ -18,7 +18,7 @@ from pathlib import Path
 
 import trio
 
-from kumquat.core.clock import wall_clock_ms
+from kumquat.core.clock import SteadyClock
 from kumquat.core.complaints import Complaints
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.state import Groups
@@ -64,15 +64,25 @@ class ActionService:
         cls,
         directory: Path,
         files: Files | None = None,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        now_ms: Callable[[], int] | None = None,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> ActionService:
         """Blocks: recovers the log in the data folder `directory`, whose lock the caller holds (the
-        message log takes it). StartError says why it cannot."""
+        message log takes it). StartError says why it cannot. `now_ms`: a steady clock unless another one is
+        given."""
         try:
-            return cls(open_action_log(files or RealFiles(), directory, now_ms, segment_bytes))
+            return cls(
+                open_action_log(
+                    files or RealFiles(), directory, now_ms or SteadyClock(), segment_bytes
+                )
+            )
         except (OSError, StorageError) as error:
             raise not_opened(f"the action log in {directory}", error) from error
+
+    def abandon(self) -> None:
+        """Blocks: close what was opened and will not run."""
+        self._rounds.abandon()
+        self.log.close()
 
     # --- writing -----------------------------------------------------------------------------------
 
@@ -105,6 +115,8 @@ class ActionService:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; then say that it was a clean stop, sync and close."""
+        if isinstance(self.now_ms, SteadyClock):
+            self.now_ms.follow(trio.current_time)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._finish_syncs)
@@ -115,6 +127,8 @@ class ActionService:
             with trio.CancelScope(shield=True):
                 await self._rounds.close()
                 self.log.close()
+            if isinstance(self.now_ms, SteadyClock):
+                self.now_ms.unfollow()
 
     async def _finish_syncs(self) -> None:
         while True:

@@ -53,6 +53,11 @@ class Rounds:
         if outcome[0] is not None:
             raise outcome[0]
 
+    def abandon(self) -> None:
+        """Blocks: end the thread of a log that was opened and will not run."""
+        self._closed = True
+        self._flusher.close()
+
     async def close(self) -> None:
         """Wait for the round under way, and begin no other: what is written meanwhile is synced when the
         log is closed."""

@@ -30,7 +30,7 @@ Kinds, what `base sequence` says, and the payload:
      2  PARKED           next sequence             messages for later (parked.py, as the next two)
      3  CANCEL           next sequence             what was to be cancelled or moved, and the outcome
      4  DELIVERED        next sequence             schedule ids of the messages in the frame behind
-     5                   kept for dead letters
+     5  SETTLES          next sequence             what the messages in the frame behind settle (settles.py)
      6  SUBJECT_CREATED  0                         subject state, without producers
      7  SUBJECT_DELETED  next sequence             nothing
      8  EARLIEST_RAISED  the new earliest          nothing
@@ -84,6 +84,7 @@ MESSAGES = 1
 PARKED = 2
 CANCEL = 3
 DELIVERED = 4
+SETTLES = 5
 SUBJECT_CREATED = 6
 SUBJECT_DELETED = 7
 EARLIEST_RAISED = 8
@@ -97,6 +98,7 @@ KIND_NAMES = {
     PARKED: "parked",
     CANCEL: "cancel",
     DELIVERED: "delivered",
+    SETTLES: "settles",
     SUBJECT_CREATED: "subject created",
     SUBJECT_DELETED: "subject deleted",
     EARLIEST_RAISED: "earliest raised",

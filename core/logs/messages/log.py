@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -58,6 +58,7 @@ from kumquat.core.logs.messages.recovery.checkpoint import (
     note_synced,
 )
 from kumquat.core.logs.messages.segment import OpenFiles, Segment
+from kumquat.core.logs.messages.settles import Settled, SettleListener
 from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.writer import Appended, Writer
@@ -93,6 +94,8 @@ class MessageLog:
         self.rolls = Rolls(log)
         self._packing: Packing | None = None
         """None when no roll is wanted."""
+        self.settle_listener: SettleListener | None = None
+        """Says from where on SETTLES frames must be kept."""
 
     @property
     def synced_end(self) -> int:
@@ -171,6 +174,12 @@ class MessageLog:
     def give_up_nowait(self, subject: Subject, sids: bytes) -> None:
         """Stage that these parked messages will never be delivered: they are damaged."""
         self.writer.give_up_nowait(subject, sids)
+
+    def settle_nowait(
+        self, subject: Subject, items: Iterable[Settled], batch: bytearray
+    ) -> Appended:
+        """Stage messages that settle others, and which those are."""
+        return self.writer.settle_nowait(subject, items, batch)
 
     def write_nowait(self) -> None:
         """Write all that is staged. On failure none of it has happened, and StorageError is raised."""

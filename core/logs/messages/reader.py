@@ -266,10 +266,10 @@ class Reader:
                     best = (highest, place)
         if best is None:
             return None
-        for record in self._records(subject, best[1]):
-            if record.timestamp == best[0] and record.offset >= earliest:
-                return record.timestamp, record.offset
-        return None
+        # A batch's highest timestamp is an upper bound: no record need have it.
+        there = [r for r in self._records(subject, best[1]) if r.offset >= earliest]
+        newest = max(there, key=lambda record: record.timestamp, default=None)
+        return None if newest is None else (newest.timestamp, newest.offset)
 
     def _records(self, subject: Subject, place: Place) -> Iterator[Record]:
         batch = self._load(subject, [place], nowait=False)[0]

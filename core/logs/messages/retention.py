@@ -69,10 +69,11 @@ class Retention:
         return None
 
     def _is_spare(self, oldest: Segment, following: Segment) -> bool:
-        """Whether the log can be opened without it, and the delay service has all that it needs of it."""
-        listener = self._log.listener
+        """Whether the log can be opened without it, and the listeners have all that they need of it."""
+        listener, settles = self._log.listener, self._log.settle_listener
         return (
             (listener is None or oldest.end <= listener.keep_from())
+            and (settles is None or oldest.end <= settles.keep_from())
             and oldest.unindexed is None
             and oldest.newest_store_time >= 0
             and following.preamble_complete

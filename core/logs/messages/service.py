@@ -7,7 +7,7 @@ those who wait, runs in threads what blocks, and does the chores: preambles, ind
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,7 @@ from kumquat.core.logs.messages.reader import Reader
 from kumquat.core.logs.messages.recovery.opening import open_log
 from kumquat.core.logs.messages.retention import Retention, delete_doomed
 from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.settles import Settled, SettleListener
 from kumquat.core.logs.messages.subject import Subject, Subjects
 from kumquat.core.logs.messages.tail import Batch
 from kumquat.core.logs.messages.writer import Appended
@@ -76,6 +77,8 @@ class MessageService:
         self._chores = trio.Event()
         self._next_producer_id = self._producer_ceiling = message_log.state.producer_ceiling
         self._producer_lock = trio.Lock()
+        self.before_expiry: Callable[[Sequence[tuple[Subject, int]]], Awaitable[None]] | None = None
+        """Is told what retention is about to delete: subjects, and below which sequences."""
 
     @classmethod
     def open(
@@ -84,9 +87,11 @@ class MessageService:
         files: Files | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
         listen: Callable[[Files, Path], DelayListener] | None = None,
+        join: Callable[[Files, Path], SettleListener] | None = None,
     ) -> MessageService:
         """Blocks: takes the folder's lock and recovers the log. StartError says why it cannot. `listen`
-        gives the delay service's ear, made when the folder is ours."""
+        and `join` give the listeners of the delay service and of the action log, made when the folder is
+        ours."""
         files = files or RealFiles()
         try:
             folder = Folder(options.directory, files)
@@ -94,13 +99,20 @@ class MessageService:
             raise not_opened(f"the data folder {options.directory}", error) from error
         try:
             listener = listen(files, options.directory) if listen else None
-            return cls(folder, open_log(files, options, now_ms, listener))
+            settles = join(files, options.directory) if join else None
+            return cls(folder, open_log(files, options, now_ms, listener, settles))
         except (OSError, StorageError) as error:
             folder.close()
             raise not_opened(f"the log in {options.directory}", error) from error
         except BaseException:
             folder.close()
             raise
+
+    def abandon(self) -> None:
+        """Blocks: close what was opened and will not run."""
+        self._rounds.abandon()
+        self.log.close()
+        self._folder.close()
 
     @property
     def cluster_id(self) -> str:
@@ -145,6 +157,12 @@ class MessageService:
     ) -> Appended:
         """Stage a batch as it is: see Writer.append_nowait."""
         return self.log.writer.append_nowait(subject, batch, head)
+
+    def settle_nowait(
+        self, subject: Subject, items: Iterable[Settled], batch: bytearray
+    ) -> Appended:
+        """Stage messages that settle others, and which those are."""
+        return self.log.settle_nowait(subject, items, batch)
 
     def write_nowait(self) -> None:
         """Write all that is staged and begin to sync it. StorageError: none of it happened."""
@@ -316,6 +334,7 @@ class MessageService:
         for i in range(0, len(subjects), _CHUNK):
             chunk = subjects[i : i + _CHUNK]
             due = await trio.to_thread.run_sync(self._retention.due_subjects, chunk, now)
+            await self._before_expiry(due)
             self._raise(due)
         await trio.to_thread.run_sync(delete_doomed, message_log)
         if self._retention.should_roll(now):
@@ -335,6 +354,10 @@ class MessageService:
             if i % _CHUNK == 0:
                 await trio.lowlevel.checkpoint()
 
+    async def _before_expiry(self, due: Sequence[tuple[Subject, int]]) -> None:
+        if due and self.before_expiry is not None:
+            await self.before_expiry(due)
+
     def _raise(self, due: list[tuple[Subject, int]]) -> None:
         for subject, earliest in due:
             if not subject.deleted and subject.earliest < earliest <= subject.high_watermark:
@@ -343,6 +366,7 @@ class MessageService:
 
     async def _delete(self, segment: Segment, why: str) -> None:
         readable = await trio.to_thread.run_sync(lambda: list(self._retention.readable_in(segment)))
+        await self._before_expiry(readable)
         for i in range(0, len(readable), _CHUNK):
             self._raise(readable[i : i + _CHUNK])
             await trio.lowlevel.checkpoint()

@@ -10,7 +10,7 @@ This is the hottest code of the broker: nothing here is per record, and a frame 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -30,6 +30,7 @@ from kumquat.core.logs.messages.format import (
     JOINED,
     MESSAGES,
     PARKED,
+    SETTLES,
     SUBJECT_STATE,
     ProducerBatch,
     pack_header,
@@ -44,6 +45,7 @@ from kumquat.core.logs.messages.parked import (
 )
 from kumquat.core.logs.messages.producers import ProducerState, check_sequence, last_of
 from kumquat.core.logs.messages.recovery.checkpoint import ROW
+from kumquat.core.logs.messages.settles import Settled, pack_settles
 from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.tail import Batch, Tail, keep
@@ -248,6 +250,23 @@ class Writer:
             self.stage_state(subject)
         self._stage_delayed(DELIVERED, subject, sids, False, NO_ORIGIN, None)
 
+    def settle_nowait(
+        self, subject: Subject, items: Iterable[Settled], batch: bytearray
+    ) -> Appended:
+        """Stage messages that settle others, and which those are (settles.py)."""
+        if self.fenced is not None:
+            raise self.fenced
+        staged = len(self._staged)
+        try:
+            if subject.generation != self._state.generation:
+                self.stage_state(subject)
+            self.stage(SETTLES, subject, subject.next_sequence, pack_settles(items), JOINED)
+            view = memoryview(batch)
+            return self._stage_batch(subject, view, read_head(view), -1, None)
+        except BaseException:
+            self._undo_staged(staged)
+            raise
+
     def _stage_delayed(
         self,
         kind: int,
@@ -281,13 +300,15 @@ class Writer:
             batch = ProducerBatch(origin.first, last_of(origin.first, origin.records), -1, now, end)
             self._state.produced(subject, producer, origin.epoch, batch)
 
-    def stage(self, kind: int, subject: Subject | None, base: int, payload: bytes = b"") -> None:
+    def stage(
+        self, kind: int, subject: Subject | None, base: int, payload: bytes = b"", flags: int = 0
+    ) -> None:
         """Stage a frame that carries no messages; the caller applies it once it is written."""
         position, length = self._staged_end, len(payload)
         subject_id = subject.id if subject is not None else 0
         crc, now = crc32c(payload), self._now_ms()
         durable = self._commit.durable
-        header = pack_header(kind, subject_id, length, 0, crc, base, now, position, durable)
+        header = pack_header(kind, subject_id, length, 0, crc, base, now, position, durable, flags)
         self._buffers += (header, payload)
         self._staged_end = position + HEADER_SIZE + length
         self._staged.append((kind, subject, position, base, length, 0, None, 0, _NO_UNDO))

@@ -13,9 +13,27 @@ from kumquat.core.records.compression import LIGHT
 from kumquat.core.records.marks import OURS, PREFIX, Survey, look_through, may_ask, survey
 from kumquat.core.records.tests.test_batch import built, resummed
 
-ours = st.sampled_from([b"qmq-due-ms", b"qmq-created-ms", b"qmq-attempt", b"qmq-retry-at"])
+ours = st.sampled_from(
+    [
+        b"qmq-due-ms",
+        b"qmq-created-ms",
+        b"qmq-attempt",
+        b"qmq-retry-at",
+        b"qmq-dead-reason",
+        b"qmq-redriven-ms",
+    ]
+)
 others = st.sampled_from(
-    [b"qmq-", b"qmq-delay-ms", b"qmq-dealy", b"qmq-due-", b"qmq-retryat", b"q"]
+    [
+        b"qmq-",
+        b"qmq-delay-ms",
+        b"qmq-dealy",
+        b"qmq-due-",
+        b"qmq-retryat",
+        b"qmq-dead",
+        b"qmq-redrive",
+        b"q",
+    ]
 )
 
 

@@ -220,7 +220,7 @@ def test_the_lines_to_paste_work_and_work_again(kumquat: TestBroker) -> None:
     paste(write)
     paste(write)
     assert paste(read).split() == ["hello", "hello"]
-    assert paste(topics) == "['greetings']\n"
+    assert paste(topics) == "['__kumquat_retry', 'greetings']\n"
 
 
 def test_the_first_line_to_paste_installs_the_client_where_it_is_missing(

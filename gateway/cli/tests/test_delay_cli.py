@@ -11,8 +11,9 @@ import pytest
 import trio
 
 from kumquat.gateway.admin.tests.endpoint import EPOCH, Endpoint, pending, serve_admin
-from kumquat.gateway.cli.delay import VARIABLE, table
+from kumquat.gateway.cli.endpoint import VARIABLE
 from kumquat.gateway.cli.main import main
+from kumquat.gateway.cli.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -94,7 +94,10 @@ def test_a_lost_sql_file_costs_configs_and_no_message(kumquat: TestBroker) -> No
     kumquat.start()
     assert [m.value() for m in read(kumquat, "orders", 1)] == [b"1"]
     assert configs(kumquat, "orders")["segment.ms"] == "604800000"
-    assert "1 subject (orders) that the meta store lacked: put back" in kumquat.log_text()
+    assert (
+        "2 subjects (__kumquat_retry, orders) that the meta store lacked: put back"
+        in kumquat.log_text()
+    )
 
 
 def test_a_damaged_sql_file_is_set_aside_and_costs_no_message(kumquat: TestBroker) -> None:

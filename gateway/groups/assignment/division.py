@@ -12,7 +12,8 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
     CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then `unshare`
 
 Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Members whose client is
-not known to share (sharers.py) get no pull log, unless the mode is `shared`.
+not known to share (sharers.py) get no pull log, unless the mode is `shared`. A share group (KIP-932) is
+always SHARING, from where its share.auto.offset.reset says.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from kumquat.gateway.groups.membership.roster import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
+    from kumquat.core.delivery.give_back import Delay
     from kumquat.core.delivery.state import Group, Progress
     from kumquat.gateway.groups.deadlines import Deadlines
     from kumquat.gateway.groups.draft import Draft
@@ -70,12 +72,12 @@ def decide(want_pull: bool, progress: Progress | None, division: Division) -> St
 
 
 def unshare(draft: Draft, group: Group, sid: int) -> None:
-    """Continue with plain offsets, from the lowest that is not acked; some above it may be acked."""
+    """Continue with plain offsets, from the lowest that is leased or to be delivered again; some above it
+    may be acked. So retries that wait come early: a group that reads in order might never get them."""
     progress = group.progress[sid]
-    lowest = progress.lowest_unacked()
-    assert lowest is not None, "it is shared"
-    again = progress.cursor - lowest - progress.unacked
-    draft.append([actions.Drop(group.id, sid), actions.Commit(group.id, sid, lowest, -1, "")])
+    lowest = progress.lowest_due()
+    again = progress.cursor - lowest - progress.retries - progress.leased
+    draft.append([actions.Unshare(group.id, sid, lowest)])
     draft.note(
         *(logger, logging.WARNING),
         "group %s no longer shares subject %d; %d acked messages come again",
@@ -230,11 +232,19 @@ class Divisions:
             set_owner(self._undo, roster, division, newcomer)
             self.advance(roster, sid, now)
 
-    def leave(self, roster: Roster, presence: Presence, heir: str | None = None) -> set[int]:
-        """A member is gone. Its owned subjects go to `heir`, if there is one. Gives those to look at."""
+    def leave(
+        self,
+        roster: Roster,
+        presence: Presence,
+        counted: Container[int],
+        delay: Delay,
+        heir: str | None = None,
+    ) -> set[int]:
+        """A member is gone. Its owned subjects go to `heir`, if there is one. Gives those to look at.
+        `counted` and `delay`: see Draft.remove."""
         group = roster.group
         held = list(group.members[presence.id].holds)
-        self._draft.remove(group, group.members[presence.id])
+        self._draft.remove(group, group.members[presence.id], counted, delay)
         self._undo.whole(roster.presences)
         del roster.presences[presence.id]
         sids = {*held, *presence.topics}
@@ -347,7 +357,9 @@ class Divisions:
     def _share(self, group: Group, sid: int, progress: Progress | None) -> None:
         subject = self._world.subjects.by_id[sid]
         position = None if progress is None else progress.position
-        if position is None:
+        if group.is_share:
+            position = self._world.share_start(group.name, subject)
+        elif position is None:
             latest = self._world.config(group.name).auto_offset_reset == LATEST
             position = subject.high_watermark if latest else subject.earliest
         elif position < 0:  # a commit that names an end: see offsets.py

@@ -3,14 +3,17 @@
     mode       is to be shared
     exclusive  no
     shared     yes; where nothing was committed, it begins by the group's consume.auto.offset.reset
-    auto       from the second subscriber on, once a position was committed: until then only the first
-               member's own auto.offset.reset knows where the group begins. So when the second comes,
-               a classic owner is asked to rejoin, once: then it commits, if it ever does. Back when at
-               most one subscriber has been left for auto.exclusive.after.ms. Then it drains; a member
-               that does not ack all it has within DRAIN_SECONDS goes on sharing, and is tried again
-               after an ever longer time. A subscriber whose client is not known to share (see
-               sharers.py) keeps the subject from being shared; where it is shared already, it drains
-               at once, and that subscriber gets nothing meanwhile.
+    auto       from the second subscriber on, or while messages are to be delivered again, once a
+               position was committed: until then only the first member's own auto.offset.reset knows
+               where the group begins. So when the second comes, a classic owner is asked to rejoin,
+               once: then it commits, if it ever does. Back when at most one subscriber has been left for
+               auto.exclusive.after.ms. Then it drains; a member that does not ack all it has within
+               DRAIN_SECONDS goes on sharing, and is tried again after an ever longer time. While retries
+               wait, it goes on sharing. A subscriber whose client is not known to share (see sharers.py)
+               keeps the subject from being shared; where it is shared already, it drains at once, and
+               that subscriber gets nothing meanwhile.
+
+A share group (KIP-932) shares always, whatever its mode.
 
 With nobody there, a subject with unacked messages stays shared: the next member's first position is a
 pull offset.
@@ -26,8 +29,9 @@ from kumquat.gateway.groups.membership.protocol import KIP_848
 from kumquat.gateway.groups.membership.roster import Division, Roster
 
 if TYPE_CHECKING:
-    from kumquat.core.delivery.state import Progress
-    from kumquat.core.logs.messages.subject import Subjects
+    from kumquat.core.delivery.give_back import RetryPolicy
+    from kumquat.core.delivery.state import Group, Progress
+    from kumquat.core.logs.messages.subject import Subject, Subjects
     from kumquat.gateway.groups.deadlines import Deadlines
     from kumquat.gateway.groups.draft import Draft
     from kumquat.meta.group_configs import GroupConfig
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 EXCLUSIVE, SHARED, AUTO = "exclusive", "shared", "auto"
 DRAIN_SECONDS = 15.0
 MAX_PATIENCE = 64.0
+LOOK_AGAIN_SECONDS = 5.0
+"""At the earliest, after a look at retries that wait."""
 TIMER = "division"
 """Deadlines: (TIMER, group id, subject id)."""
 
@@ -48,8 +54,12 @@ class World(Protocol):
     def subjects(self) -> Subjects: ...
     def config(self, group: str) -> GroupConfig: ...
     def mode(self, group: str, sid: int) -> str: ...
+    def retry_policy(self, group: Group) -> RetryPolicy: ...
+    def share_start(self, group: str, subject: Subject) -> int:
+        """Where a share group begins on a subject that it has not read."""
+
     def now_ms(self) -> int:
-        """The wall clock, ms since the epoch."""
+        """The time that groups live by, ms since the epoch."""
 
 
 class Modes:
@@ -61,6 +71,8 @@ class Modes:
     def wants_pull(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
         division = roster.divisions[sid]
         self._draft.undo.keep(division)
+        if roster.group.is_share:
+            return True
         mode = self._world.mode(roster.group.name, sid)
         if mode != AUTO:
             division.reason = ""
@@ -68,12 +80,13 @@ class Modes:
         shared = progress is not None and progress.shared
         several = len(division.subscribers) > 1
         self._explain(roster, division, sid, matters=several or shared)
-        may_share = several and not division.non_sharers
+        retries = progress is not None and progress.retries > 0
+        may_share = (several or retries) and not division.non_sharers
         if progress is None or not shared:
             committed = progress is not None and progress.committed
             self._ask_owner(roster, division, several=may_share, committed=committed)
             return committed and may_share
-        if may_share:
+        if may_share and several:
             division.reset_timers()
             return True
         return self._stays_shared(roster, sid, progress, now)
@@ -124,6 +137,9 @@ class Modes:
         if progress.settled:
             return False
         if not division.subscribers:
+            return True
+        if progress.retries and not division.non_sharers:
+            self._deadlines.set(key, now + max(after, LOOK_AGAIN_SECONDS))
             return True
         if division.drain_until is None:
             division.drain_until = now + DRAIN_SECONDS

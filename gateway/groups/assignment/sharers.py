@@ -1,6 +1,6 @@
 """Which clients may share. In mode `auto` a group shares only while all its members are on this list.
 
-A sharing member gets offsets of its own (see core/delivery/progress.py). A client shares correctly if it
+A sharing member gets offsets of its own (see core/delivery/pull_log.py). A client shares correctly if it
 begins to fetch where OffsetFetch says, accepts jumps in offsets, and commits what it was given. A client
 that does something else with offsets may reset without a word, and then every member reads everything. So
 a client is on the list when stories in compat_tests try it. Any other member keeps its group exclusive,

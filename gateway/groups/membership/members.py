@@ -21,10 +21,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kumquat.core.delivery import actions
+from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
+from kumquat.core.delivery.give_back import Delay
+from kumquat.core.delivery.state import SHARE
 from kumquat.gateway.groups.assignment.pattern import Patterns
 from kumquat.gateway.groups.assignment.sharers import UNNAMED, may_share
 from kumquat.gateway.groups.errors import FencedInstance, GroupFull, InvalidGroupId, UnknownMember
-from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED, EAGER, manner_of
+from kumquat.gateway.groups.membership.protocol import (
+    CLIENT_ASSIGNED,
+    EAGER,
+    manner_of,
+)
 from kumquat.gateway.groups.membership.roster import Phase, Presence, Roster
 from kumquat.gateway.groups.membership.weight import MAX_CLIENT_ID
 
@@ -41,6 +48,8 @@ SILENCE_SECONDS = 1.0
 MAX_GROUP_ID = 32_767
 """Bytes: what fits into a string of the older protocol versions."""
 BELIEVED_BEATS = 3
+JUST_NOW_MS = 100
+"""A client that closes commits, and leaves within that time."""
 MAX_GIVEN = 10_000
 """Member ids that were given and not used, over all groups."""
 
@@ -83,6 +92,8 @@ def check_group_id(group_id: str, *, may_be_empty: bool = False) -> None:
         raise InvalidGroupId("a group id cannot be empty")
     if len(group_id) * 4 > MAX_GROUP_ID and len(group_id.encode()) > MAX_GROUP_ID:
         raise InvalidGroupId(f"a group id has at most {MAX_GROUP_ID} bytes")
+    if group_id == INTERNAL_GROUP:
+        raise InvalidGroupId(f"{group_id} is the broker's own")
 
 
 def new_member_id(prefix: str) -> str:
@@ -136,10 +147,13 @@ class Members:
         return not group.members and self.peek(group).client_assigned is None
 
     def find(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Roster, Member]:
-        """A member of a served group, by what a request says of it."""
+        """A member of a served group, by what a request says of it. Those of share groups are found by
+        their own request alone: see share.py."""
         group = self.draft.groups.by_name.get(group_id)
         if group is None:
             raise UnknownMember(f"there is no group {group_id!r}")
+        if group.is_share:
+            raise UnknownMember(f"{group_id!r} is a share group")
         roster = self.peek(group)
         if instance_id is not None:
             known = roster.instances.get(instance_id)
@@ -163,7 +177,7 @@ class Members:
         self.draft.put(roster.group, member)
         self.arrived(roster.group.name, member.id)
         manner = manner_of(member.kind, member.software)
-        presence = Presence(member.id, manner, can_share=may_share(member.software))
+        presence = Presence(member.id, manner, can_share=_can_share(member))
         self._add(roster, member, presence)
         self.resubscribe(roster, presence, now)
         self.touch(roster, member, now)
@@ -212,7 +226,7 @@ class Members:
     def _restored(member: Member) -> Presence:
         """Where it was stored before clients were told apart, who shares may go on; it is asked to rejoin,
         and says then what it is."""
-        presence = Presence(member.id, member.kind, can_share=may_share(member.software))
+        presence = Presence(member.id, member.kind, can_share=_can_share(member))
         if not member.software:
             presence.can_share = any(member.holds.values())
             presence.must_rejoin = True
@@ -365,13 +379,34 @@ class Members:
 
     # --- going -----------------------------------------------------------------------------------
 
-    def leave(self, roster: Roster, member: Member, now: float, why: str) -> None:
-        """A member is gone, with all that it held."""
-        self.divisions.look_at(roster, self._remove(roster, member, why), now)
+    def leave(
+        self, roster: Roster, member: Member, now: float, why: str, *, failed: bool = False
+    ) -> None:
+        """A member is gone, with all that it held. `failed`: it did not leave by itself."""
+        self.divisions.look_at(roster, self._remove(roster, member, why, failed=failed), now)
         self.tidy(roster)
 
+    def _failed(self, roster: Roster, member: Member) -> set[int]:
+        """The subjects where a member leaves messages without a commit since it got them. It may have tried
+        to handle them, so the attempt counts. Where it has committed, it is a planned leave. So it is where
+        it committed just now: a Fetch that was under way may have given it more since."""
+        commits, failed = roster.presences[member.id].commits, set()
+        just_now = self.world.now_ms() - JUST_NOW_MS
+        for sid, slot in member.holds.items():
+            log = roster.group.progress[sid].pull_logs[slot] if slot else None
+            given = min((lease.at for lease in log.leases), default=-1) if log is not None else -1
+            if given > commits.get(sid, -1) and commits.get(sid, -1) < just_now:
+                failed.add(sid)
+        return failed
+
     def _remove(
-        self, roster: Roster, member: Member, why: str, heir: str | None = None
+        self,
+        roster: Roster,
+        member: Member,
+        why: str,
+        heir: str | None = None,
+        *,
+        failed: bool = False,
     ) -> set[int]:
         gid = roster.group.id
         presence = roster.presences[member.id]
@@ -380,7 +415,10 @@ class Members:
         if member.instance_id is not None and roster.instances.get(member.instance_id) == member.id:
             self._undo.item(roster.instances, member.instance_id)
             del roster.instances[member.instance_id]
-        sids = self.divisions.leave(roster, presence, heir)
+        share = member.kind == SHARE
+        counted = member.holds if failed or share else self._failed(roster, member)
+        delay = Delay.NONE if share and not failed else Delay.BACKOFF
+        sids = self.divisions.leave(roster, presence, counted, delay, heir)
         if presence.ticket is not None:
             self.draft.answer(presence.ticket, UnknownMember(why))
         self.draft.note(
@@ -390,12 +428,14 @@ class Members:
         return sids
 
     def tidy(self, roster: Roster) -> None:
-        """Forget what nobody needs of a group without members. What it shares has a timer to watch."""
+        """Forget what nobody needs of a group without members. What it shares has a timer to watch, but for
+        share groups, which share for ever."""
         group = roster.group
         if group.members or roster.client_assigned is not None:
             return
         self.draft.forget_if_unused(group)
-        if not any(progress.shared for progress in group.progress.values()):
+        shares = any(progress.shared for progress in group.progress.values())
+        if not shares or group.is_share:
             self.drop(roster)
 
     def drop(self, roster: Roster) -> None:
@@ -413,6 +453,10 @@ class Members:
             self._by_topic[name].discard(gid)
             if not self._by_topic[name]:
                 del self._by_topic[name]
+
+
+def _can_share(member: Member) -> bool:
+    return member.kind == SHARE or may_share(member.software)
 
 
 def is_client_assigned(group: Group) -> bool:

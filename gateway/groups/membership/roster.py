@@ -174,6 +174,8 @@ class Presence:
     """It is to rejoin for a reason that shows in nothing else: a subject that it held was deleted."""
     ticket: Ticket | None = None
     """Its JoinGroup, where that is held."""
+    commits: dict[int, int] = field(default_factory=dict)
+    """Subjects that it holds by pull → when it last committed there, changed or not (ms)."""
     told_at: float = 0.0
     expecting: dict[int, int] = field(default_factory=dict)
     """Subjects that it holds by pull and may be about to ask OffsetFetch for, with the heartbeats on the

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kumquat.gateway.wire import (
         ConsumerGroupHeartbeatRequest,
         JoinGroupRequest,
+        ShareGroupHeartbeatRequest,
         SyncGroupRequest,
     )
 
@@ -53,8 +54,10 @@ class Weight:
         before = sum(_decoded(member.assignment) for member in group.members.values())
         self._add(0, size - before, now)
 
-    def check_heartbeat(self, request: ConsumerGroupHeartbeatRequest, now: float) -> None:
-        """Raises GroupFull unless there is room for a KIP-848 member that joins."""
+    def check_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest, now: float
+    ) -> None:
+        """Raises GroupFull unless there is room for a member that joins with a heartbeat."""
         self._add(1, sum(map(len, request.subscribed_topic_names or ())), now)
 
     def _add(self, members: int, size: int, now: float) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from kumquat.core.delivery import actions, engine
 from kumquat.core.delivery.actions import Action
+from kumquat.core.delivery.give_back import RetryPolicy
 from kumquat.core.delivery.ranges import Range
-from kumquat.core.delivery.state import JUMP, Groups, split_offset
+from kumquat.core.delivery.state import JUMP, Group, Groups, split_offset
 from kumquat.core.errors import StorageError
 from kumquat.core.logs.messages.subject import Subject, SubjectConfig, Subjects
 from kumquat.gateway.groups.coordinator import Coordinator
@@ -70,6 +71,13 @@ class Simulation:
     def mode(self, group: str, sid: int) -> str:
         return self.config(group).consume_mode
 
+    def share_start(self, group: str, subject: Subject) -> int:
+        latest = self.config(group).share_auto_offset_reset == "latest"
+        return subject.high_watermark if latest else subject.earliest
+
+    def retry_policy(self, group: Group) -> RetryPolicy:
+        return RetryPolicy()
+
     def now_ms(self) -> int:
         return int(self.now * 1000)
 
@@ -79,8 +87,10 @@ class Simulation:
         self.frames += 1 if changes else 0
         self.groups.now_ms = self.now_ms()
         for action in changes:
-            if isinstance(action, actions.Drop):
-                self._excuse(*action)
+            if isinstance(action, actions.Drop) or (
+                isinstance(action, actions.Unshare) and action.sequence is not None
+            ):
+                self._excuse(action.gid, action.sid)
             self.groups.apply(action)
             self.log.append(action)
             self.times.append(self.now_ms())
@@ -171,6 +181,7 @@ class Simulation:
         group = self.groups.by_id[gid]
         progress, step = group.progress[subject.id], self.coordinator.step(group, subject.id)
         given: list[Range] = []
+        progress.wake(self.now_ms())
         if step in (Step.SHARING, Step.DRAINING):
             given = list(progress.redelivery.parts(most, 1))
         if not given and step is Step.SHARING and progress.cursor < subject.high_watermark:
@@ -184,6 +195,10 @@ class Simulation:
 
     def check(self) -> None:
         if self._checked:
+            for groups in (self._twin.groups, self.groups):
+                for group in groups.by_id.values():
+                    for progress in group.progress.values():
+                        progress.wake(self.now_ms())
             assert stored(self._twin.groups) == stored(self.groups)
         for group in self.groups.by_id.values():
             holders: defaultdict[int, list[int]] = defaultdict(list)

@@ -201,7 +201,8 @@ def test_what_a_silent_member_had_goes_to_others_with_its_attempt_counted() -> N
     silent.read(5)
     live(world, other, seconds=SESSION_MS / 1000 + 1)
     progress = next(iter(world.groups.by_name[GROUP].progress.values()))
-    assert [tuple(part) for part in progress.redelivery] == [(0, 5, 2)]
+    assert [(wait.first, wait.size, wait.attempt) for wait in progress.waiting] == [(0, 5, 2)]
+    world.pass_time(1.0)
     other.read(5)
     assert world.handled["t"][0] == 2
 

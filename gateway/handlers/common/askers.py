@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kumquat.core.delivery.progress import pull_offset
+from kumquat.core.delivery.pull_log import pull_offset
 from kumquat.gateway.groups.assignment.sharers import KAFKA_GO, SARAMA, name_of
 from kumquat.gateway.net.dispatch import Refused
 from kumquat.gateway.wire.codes import ErrorCode

@@ -1,22 +1,29 @@
 """The part of a Produce that has to wait, and what both parts say when a batch is refused.
 
 A batch that asks something of the broker, or that is too large to be inflated on the event loop, takes time
-(core/wheel/intake). From the first such batch on, the rest of its request is done here, batch by batch and
-in order; the connection awaits it as an `Opening`. The look at that first batch is handed over, so no batch
-is looked at twice.
+(core/wheel/intake). So do commands (retry_commands.py). From the first such batch on, the rest of its
+request is done here, batch by batch and in order; the connection awaits it as an `Opening`. The look at
+that first batch is handed over, so no batch is looked at twice.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kumquat.core.delivery.commands import TOPIC as RETRY
 from kumquat.core.errors import InvalidRecord, UnsupportedCompression
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
 from kumquat.core.records.frames import ZSTD
 from kumquat.core.records.look import PLAIN
+from kumquat.gateway.handlers.common.retry_commands import obey
 from kumquat.gateway.net.dispatch import ANSWERABLE, Disconnect, Refused
 from kumquat.gateway.topics.table import INTERNAL
-from kumquat.gateway.wire import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kumquat.gateway.wire import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -43,15 +50,15 @@ async def open_rest(
     request: ProduceRequest,
     done: list[PartitionProduceResponse],
     position: int,
-    look: Look,
+    look: Look | None = None,
 ) -> Staged:
     """Produce from the first batch on that has to wait. `done`: the answers for those before it, which end
-    at `position`; `look`: the look at that batch.
+    at `position`; `look`: the look at that batch, unless it holds commands.
 
     Each batch is written before the next: nothing may stay staged over a wait."""
     subjects = session.broker.log.subjects
     answers = iter(done)
-    first: Look | None = look
+    first = look
     topics = []
     for topic in request.topic_data:
         partitions = []
@@ -60,6 +67,9 @@ async def open_rest(
             answer = next(answers, None)
             if answer is None:
                 try:
+                    if subject is not None and is_for_commands(subject, partition):
+                        partitions.append(await _obey(session, request, topic, partition))
+                        continue
                     base, append_time, end = await _write(session, topic, partition, subject, first)
                 except ANSWERABLE as error:
                     answer = refused(session, request, topic, partition, error)
@@ -73,6 +83,38 @@ async def open_rest(
     if request.acks == NONE:
         return None, 0
     return ProduceResponse(topics), position if request.acks == ALL else 0
+
+
+def is_for_commands(subject: Subject | None, partition: PartitionProduceData) -> bool:
+    """Whether the records of this batch are commands."""
+    return (
+        subject is not None
+        and subject.name == RETRY
+        and not partition.index
+        and partition.records is not None
+    )
+
+
+async def _obey(
+    session: Session,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    partition: PartitionProduceData,
+) -> PartitionProduceResponse:
+    """Do what the records of a batch say; durable when it returns."""
+    assert partition.records is not None
+    if session.version < ZSTD_SINCE:
+        check_codec(partition.records)
+    errors = await obey(session.broker, partition.records)
+    if not errors:
+        return PartitionProduceResponse(partition.index, 0, base_offset=-1)
+    first, text = next(iter(errors.items()))
+    text = f"record {first}: {text}"
+    if len(errors) > 1:
+        text = f"{len(errors)} records are refused. The first: {text}"
+    answer = refused(session, request, topic, partition, InvalidRecord(text))
+    answer.record_errors = [BatchIndexAndErrorMessage(*error) for error in errors.items()]
+    return answer
 
 
 async def _write(

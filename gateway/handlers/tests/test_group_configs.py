@@ -88,6 +88,9 @@ def test_what_was_set_for_one_group_is_shown_for_it_alone_and_after_a_restart(
     [
         ("consume_mode", "broadcast", ErrorCode.INVALID_CONFIG),
         ("lease_max_records", "0", ErrorCode.INVALID_CONFIG),
+        ("retry_backoff_multiplier", "0.5", ErrorCode.INVALID_CONFIG),
+        ("share_record_lock_duration_ms", "14999", ErrorCode.INVALID_CONFIG),
+        ("errors_deadletterqueue_topic_name", "a b", ErrorCode.INVALID_CONFIG),
         ("retention_ms", "1", ErrorCode.INVALID_CONFIG),
         ("no_such", None, ErrorCode.INVALID_CONFIG),
     ],

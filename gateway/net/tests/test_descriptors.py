@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from kumquat.gateway.net.tests.test_acceptor import warnings
@@ -12,9 +14,23 @@ from kumquat.gateway.net.tests.test_connection import alive
 from kumquat.gateway.tests.harness import Served, produce, serve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import pytest
+
+
+@contextmanager
+def no_free_number_below_the_sockets(served: Served) -> Iterator[int]:
+    """Fills the gaps that earlier tests left in the table of descriptors; gives the lowest free number."""
+    highest = max(connection._sock.fileno() for connection in served.acceptor.connections)
+    with ExitStack() as fillers:
+        while True:
+            filler = os.open(os.devnull, os.O_RDONLY)
+            fillers.callback(os.close, filler)
+            if filler > highest:
+                yield filler + 1
+                return
 
 
 def test_connections_that_would_take_the_last_descriptors_are_refused_and_the_logs_go_on(
@@ -22,15 +38,16 @@ def test_connections_that_would_take_the_last_descriptors_are_refused_and_the_lo
 ) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
-        async with served.client() as first:
+        async with served.client() as first, served.client() as second:
             assert await alive(first)
-            (used,) = [c._sock.fileno() for c in served.acceptor.connections]
-            served.acceptor._highest_socket = used + 3
-            async with served.client() as second, served.client() as third:
+            assert await alive(second)
+            with no_free_number_below_the_sockets(served) as limit:
+                served.acceptor._highest_socket = limit
+                async with served.client() as third:
+                    assert await third.closed()
                 assert await alive(second)
-                assert await third.closed()
-            answer = await first.call(produce("t", b"x"), 9)
-            assert answer.responses[0].partition_responses[0].error_code == 0
+                answer = await first.call(produce("t", b"x"), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
         await served.settled()
         async with served.client() as again:
             assert await alive(again)

@@ -21,6 +21,7 @@ from kumquat.gateway.wire import (
     DeleteTopicState,
     DescribableLogDirTopic,
     DescribeConfigsResource,
+    DescribeShareGroupOffsetsRequestGroup,
     FetchPartition,
     FetchTopic,
     IncrementalAlterableConfig,
@@ -89,6 +90,10 @@ def asking(key: int, version: int) -> Any:
         "InitProducerId": {"transactional_id": None},
         "DescribeGroups": {"groups": ["g"]},
         "ConsumerGroupDescribe": {"group_ids": ["g"]},
+        "ShareGroupDescribe": {"group_ids": ["g"]},
+        "DescribeShareGroupOffsets": {
+            "groups": [DescribeShareGroupOffsetsRequestGroup("g", topics=None)]
+        },
         "DeleteGroups": {"groups_names": ["g"]},
         "OffsetCommit": {
             "group_id": "g",

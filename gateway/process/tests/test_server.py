@@ -90,7 +90,7 @@ def test_a_start_does_not_say_what_it_found_where(kumquat: TestBroker) -> None:
     kumquat.start()
     line = kumquat.log_text().splitlines()[-1]
     assert f" ready on {kumquat.bootstrap}; {kumquat.directory} opened in " in line
-    assert re.search(r" s: 1 subject, \d+ bytes in 1 segment, 0 groups, 1 message for later", line)
+    assert re.search(r" s: 2 subjects, \d+ bytes in 1 segment, 0 groups, 1 message for later", line)
 
 
 def test_a_second_signal_does_not_wait_for_clients(kumquat: TestBroker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from kumquat.core.delivery.progress import Lease
+from kumquat.core.delivery.pull_log import Lease
 from kumquat.core.delivery.sharing.lease_reader import Loading
 from kumquat.core.errors import WouldBlock
 from kumquat.core.records.tests.test_batch import built

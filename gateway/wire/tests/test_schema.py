@@ -39,6 +39,22 @@ RENAMED = {
     "DescribedConsumerGroupMember": "Member",
     "DescribedAssignment": "Assignment",
     "DescribedTopicPartitions": "TopicPartitions",
+    "ShareFetchTopic": "FetchTopic",
+    "ShareFetchPartition": "FetchPartition",
+    "ShareFetchAcknowledgement": "AcknowledgementBatch",
+    "ShareForgottenTopic": "ForgottenTopic",
+    "SharePartitionData": "PartitionData",
+    "ShareFetchLeader": "LeaderIdAndEpoch",
+    "ShareFetchNodeEndpoint": "NodeEndpoint",
+    "AcknowledgedPartition": "PartitionData",
+    "AcknowledgeLeader": "LeaderIdAndEpoch",
+    "AcknowledgeNodeEndpoint": "NodeEndpoint",
+    "ShareGroupAssignment": "Assignment",
+    "ShareTopicPartitions": "TopicPartitions",
+    "DescribedShareGroup": "DescribedGroup",
+    "DescribedShareGroupMember": "Member",
+    "DescribedShareAssignment": "Assignment",
+    "DescribedShareTopicPartitions": "TopicPartitions",
 }
 FOREVER = 0x7FFF
 JSON_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "uuid": ZERO_UUID, "records": None}
@@ -61,6 +77,8 @@ def json_default(field: dict[str, Any], kind: str) -> Any:
         return []
     if kind[0].isupper():
         return None if "tag" in field else "a struct"
+    if kind == "records" and "nullableVersions" not in field:
+        return b""  # Kafka's classes begin with null, which this field cannot hold
     if given is None:
         return JSON_DEFAULTS.get(kind, 0)
     if kind == "bool":

@@ -9,7 +9,6 @@ import pytest
 from crc32c import crc32c
 
 from kumquat.core.delivery import actions
-from kumquat.core.delivery.actions import to_json
 from kumquat.core.delivery.state import Groups
 from kumquat.core.errors import StartError
 from kumquat.core.logs.actions import format as action_format
@@ -24,6 +23,7 @@ from kumquat.core.logs.actions.tests.driver import (
     ActionDriver,
     Book,
     stored,
+    timeless,
     told_by,
 )
 from kumquat.core.logs.tests.power import Fault
@@ -104,7 +104,7 @@ def settled_shape(groups: Groups) -> dict[int, str]:
     made = {}
     for gid, group in groups.by_id.items():
         told = [action for action in groups.snapshot(group) if type(action) not in TIMED]
-        snapshot = json.loads(json.dumps([to_json(action) for action in told]))
+        snapshot = json.loads(json.dumps(list(timeless(told))))
         for action in snapshot:
             if action[0] == "log":
                 action[5:7] = []

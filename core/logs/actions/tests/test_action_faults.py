@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from kumquat.core.delivery import actions
-from kumquat.core.delivery.progress import JUMP
+from kumquat.core.delivery.pull_log import JUMP
 from kumquat.core.delivery.state import Group, PullLog
 from kumquat.core.errors import KumquatError, StorageError
 from kumquat.core.logs.actions.recovery import open_action_log

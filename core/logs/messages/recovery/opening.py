@@ -29,13 +29,14 @@ that its neighbours count. The same border decides:
 - Messages for later (PARKED): the delay service learns where they lie, and asks again while it runs.
 - A subject's state that no older segment holds: the log is not opened. The disk may be able to read it
   tomorrow, and a log must not forget its subjects. The same holds for frames that say what was delivered
-  or cancelled: without them, the delay service would deliver that (once more).
+  or cancelled (without them, the delay service would deliver that, once more), and for frames that say
+  what is settled (settles.py).
 - A checkpoint or an index: as if it ended there, or were missing. Both are derived.
 
 Any other error (no descriptors, no memory, no rights) says nothing about the data: the log is not opened,
 and one line says what to do.
 
-A frame that is joined to the one behind it (parked.py) is cut off where that one is.
+A frame that is joined to the one behind it (parked.py, settles.py) is cut off where that one is.
 
 All that was replayed is made durable before readers see it: what kill -9 left in the page cache is only
 then safe to show. What lies above the border is written again first (disk/local_commit.py says why).
@@ -73,6 +74,7 @@ from kumquat.core.logs.messages.recovery.checkpoint import Checkpoint, Checkpoin
 from kumquat.core.logs.messages.recovery.replay import PreambleDamaged, Replay, row_of
 from kumquat.core.logs.messages.recovery.scan import Frames, frame_damage, payload_damage
 from kumquat.core.logs.messages.segment import OpenFiles, Segment
+from kumquat.core.logs.messages.settles import SettleListener
 from kumquat.core.logs.messages.state import LogState
 from kumquat.core.logs.messages.subject import SubjectConfig
 
@@ -87,21 +89,27 @@ def open_log(
     options: LogOptions,
     now_ms: Callable[[], int],
     listener: DelayListener | None = None,
+    settles: SettleListener | None = None,
 ) -> MessageLog:
-    """The log in the folder `messages`, made if there is none, ready to be written to. The listener
-    gets all frames that it needs, and from then on each one that is written."""
+    """The log in the folder `messages`, made if there is none, ready to be written to. The listeners
+    get all frames that they need; `listener` from then on each one that is written."""
     directory = options.directory / "messages"
     files.mkdir(directory)
     files.fsync_dir(options.directory)
     bases = _tidy(files, directory)
-    needed = bisect_right(bases, listener.replay_from) - 1 if listener else len(bases)
+    wanted = [listener.replay_from] if listener else []
+    if settles is not None and settles.replay_from is not None:
+        wanted.append(settles.replay_from)
+    needed = bisect_right(bases, min(wanted)) - 1 if wanted else len(bases)
     earliest_start = max(0, min(len(bases) - 2, needed))
-    recovery = Recovery(files, options, directory, bases, listener)
+    recovery = Recovery(files, options, directory, bases, listener, settles)
     start = max(0, min(recovery.choose_start(), needed))
     try:
         recovery.replay(start)
         if start > earliest_start and not recovery.preamble_complete:
-            recovery = Recovery(files, options, directory, _tidy(files, directory), listener)
+            recovery = Recovery(
+                files, options, directory, _tidy(files, directory), listener, settles
+            )
             recovery.replay(earliest_start)
     except PreambleDamaged as damage:
         if start <= earliest_start:
@@ -111,11 +119,11 @@ def open_log(
             log.error(
                 "%s, and there is no older segment to tell: its subject is not served", damage
             )
-            recovery = Recovery(files, options, directory, bases, listener, forgiving=True)
+            recovery = Recovery(files, options, directory, bases, listener, settles, forgiving=True)
             recovery.replay(start)
         else:
             log.error("%s; starting from the segment before", damage)
-            recovery = Recovery(files, options, directory, bases, listener, forgiving=True)
+            recovery = Recovery(files, options, directory, bases, listener, settles, forgiving=True)
             recovery.replay(earliest_start)
     return recovery.finish(now_ms)
 
@@ -140,6 +148,7 @@ class Recovery:
         directory: Path,
         bases: list[int],
         listener: DelayListener | None = None,
+        settles: SettleListener | None = None,
         *,
         forgiving: bool = False,
     ) -> None:
@@ -152,7 +161,8 @@ class Recovery:
         )
         self._state = LogState(directory, defaults)
         self._listener = listener
-        self._replay = Replay(self._state, forgiving=forgiving, listener=listener)
+        self._settles = settles
+        self._replay = Replay(self._state, forgiving=forgiving, listener=listener, settles=settles)
         self._border = 0
         self._checkpoints: dict[int, Checkpoint] = {}
         self._end = 0
@@ -215,6 +225,8 @@ class Recovery:
     def replay(self, start: int) -> None:
         if self._listener is not None:
             self._listener.begin_replay()
+        if self._settles is not None:
+            self._settles.begin_replay()
         for segment in self._segments[:start]:
             self._adopt(segment)
         for i in range(start, len(self._segments)):
@@ -451,6 +463,7 @@ class Recovery:
         message_log = MessageLog(self._state, OpenFiles(self._files), self._options, now_ms)
         if self._listener is not None:
             message_log.listener = self._listener
+        message_log.settle_listener = self._settles
         if not self._state.segments:
             message_log.begin(new_cluster_id())
             return message_log

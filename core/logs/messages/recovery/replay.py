@@ -29,6 +29,7 @@ from kumquat.core.logs.messages.format import (
     PREAMBLE_END,
     PRODUCER_IDS,
     SEGMENT_START,
+    SETTLES,
     SUBJECT_CREATED,
     SUBJECT_DELETED,
     SUBJECT_STATE,
@@ -44,6 +45,7 @@ from kumquat.core.logs.messages.recovery.checkpoint import ROW, Row
 from kumquat.core.logs.messages.recovery.damage_report import DamageReport
 from kumquat.core.logs.messages.recovery.scan import Frames
 from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.settles import SettleListener, UnknownItem, settles_of
 from kumquat.core.logs.messages.state import LogState
 from kumquat.core.records import damage, read_head
 from kumquat.core.records.batch import CRC_FROM, CURRENT_MAGIC, OVERHEAD
@@ -53,6 +55,8 @@ log = logging.getLogger("kumquat.log")
 
 _BARE = (SUBJECT_DELETED, EARLIEST_RAISED, PRODUCER_IDS, PREAMBLE_END)
 """Kinds without a payload: a checkpoint's row says all that the frame said."""
+_IN_ORDER = (MESSAGES, SUBJECT_STATE, SETTLES, *DELAYED)
+"""Kinds whose base sequence is the next one of their subject."""
 
 
 class PreambleDamaged(Exception):
@@ -65,11 +69,17 @@ class PreambleDamaged(Exception):
 
 class Replay:
     def __init__(
-        self, state: LogState, *, forgiving: bool, listener: DelayListener | None = None
+        self,
+        state: LogState,
+        *,
+        forgiving: bool,
+        listener: DelayListener | None = None,
+        settles: SettleListener | None = None,
     ) -> None:
         self.state = state
         self.report = DamageReport()
         self._listener = listener
+        self._settles = settles
         self._new_rows = bytearray()
         self._rows: dict[int, bytearray] = {}
         self.known_synced = 0
@@ -132,7 +142,7 @@ class Replay:
         A frame of a write that failed, or one behind a frame that such a one has displaced, is whole.
         """
         subject = self.state.subjects.by_id.get(header.subject_id)
-        if subject is None or header.kind not in (MESSAGES, SUBJECT_STATE, *DELAYED):
+        if subject is None or header.kind not in _IN_ORDER:
             return None
         if header.base_sequence == subject.next_sequence:
             return None
@@ -157,6 +167,8 @@ class Replay:
             self._apply_messages(segment, header, payload)
         elif kind in DELAYED:
             self._apply_delayed(header, payload)
+        elif kind == SETTLES:
+            self._apply_settles(segment, header, payload)
         elif kind == SEGMENT_START:
             segment.started = header.store_time
             next_id, cluster_id = parse_segment_start(payload)
@@ -212,6 +224,22 @@ class Replay:
         if listener is not None and header.position >= listener.replay_from:
             listener.apply(header.kind, header.subject_id, header.position, payload)
 
+    def _apply_settles(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
+        if not self._wants_settles(header.position):
+            return
+        assert self._settles is not None
+        try:
+            self._settles.settled(settles_of(payload), header.end)
+        except UnknownItem as unknown:
+            raise StartError(
+                f"{segment.path}: the frame at position {header.position} holds {unknown}: it was "
+                "written by a newer Kumquat"
+            ) from unknown
+
+    def _wants_settles(self, position: int) -> bool:
+        since = self._settles.replay_from if self._settles is not None else None
+        return since is not None and position >= since
+
     def _tell_deleted(self, header: FrameHeader) -> None:
         if self._listener is not None and header.position >= self._listener.replay_from:
             self._listener.subject_deleted(header.subject_id, header.end)
@@ -221,6 +249,8 @@ class Replay:
         known = frame.subject_id in self.state.subjects.by_id
         if frame.kind in (SUBJECT_CREATED, SUBJECT_STATE) and self._forgiving and not known:
             raise _refused(segment, frame, "no older segment tells of that subject")
+        if frame.kind == SETTLES and self._wants_settles(frame.position):
+            raise _refused(segment, frame, "what it settles must not become a message (again)")
         listener = self._listener
         if frame.kind not in DELAYED or listener is None or frame.position < listener.replay_from:
             self.damaged(segment, frame, payload)
@@ -252,6 +282,9 @@ class Replay:
         elif frame.kind in DELAYED:
             if self._listener is not None and frame.position >= self._listener.replay_from:
                 self._listener.damaged(frame.kind, frame.subject_id, frame.position, frame.length)
+        elif frame.kind == SETTLES:
+            if self._settles is not None and self._wants_settles(frame.position):
+                self._settles.damaged(frame.subject_id, frame.position, frame.length)
         elif frame.kind in _BARE:
             self.apply(segment, _header_of(frame, segment.newest_store_time), payload)
         else:

@@ -1,4 +1,4 @@
-"""/groups/…: what an operator may change in a group.
+"""POST /groups/skip: past messages that are damaged.
 
     POST /groups/skip  {"group": G, "subject": S}              past what is damaged where the group stands
     POST /groups/skip  {"group": G, "subject": S, "to": N}     to offset N, over everything in between
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from kumquat.core.delivery import actions
 from kumquat.core.errors import CorruptMessage
-from kumquat.gateway.admin.delay import find_subject
 from kumquat.gateway.admin.http import Answer, HttpError
+from kumquat.gateway.admin.lookup import find_group, find_subject
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group
@@ -35,9 +35,7 @@ async def skip(broker: Broker, arguments: Arguments) -> Answer:
     name = arguments.required("group")
     subject = find_subject(broker, arguments.required("subject"))
     to = arguments.number("to")
-    group = broker.coordinator.groups.by_name.get(name)
-    if group is None:
-        raise HttpError(404, "GROUP_ID_NOT_FOUND", f"there is no group {name!r}")
+    group = find_group(broker, name)
     position = _position(broker, group, subject)
     end = await _behind_damage(broker, subject, position) if to is None else to
     if _position(broker, group, subject) != position:

@@ -1,0 +1,49 @@
+"""Messages that retention is about to take before their retry has come. Decisions only.
+
+A message that failed and waits to be delivered again may be older than its subject keeps messages. It is
+not to vanish: shortly before retention takes it, it becomes a dead letter, while its bytes are still there.
+What was never delivered, or is leased just now, goes as in Kafka: it is counted, and logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kumquat.core.delivery.actions import EXPIRED, Doom
+from kumquat.core.delivery.progress import Progress
+from kumquat.core.delivery.state import Groups
+
+TEXT = "retention was about to delete the message before it could be delivered again"
+
+
+def dooms(groups: Groups, earliest: Mapping[int, int]) -> list[Doom]:
+    """What is to become dead letters before all below these sequences is gone, by subject id."""
+    made: list[Doom] = []
+    for group in groups.by_id.values():
+        for sid, progress in group.progress.items():
+            if progress.retries and sid in earliest:
+                ranges = list(_failed_below(progress, earliest[sid]))
+                if ranges:
+                    made.append(Doom(group.id, sid, 0, ranges, EXPIRED, TEXT))
+    return made
+
+
+def pending(groups: Groups, earliest: Mapping[int, int]) -> bool:
+    """Whether there are still messages below these sequences whose dead letters are not written."""
+    return any(
+        first < earliest[sid]
+        for group in groups.by_id.values()
+        for sid, progress in group.progress.items()
+        if progress.doomed and sid in earliest
+        for first in progress.doomed
+    )
+
+
+def _failed_below(progress: Progress, earliest: int) -> Iterator[list[int]]:
+    """First sequence, count, and how often they were delivered."""
+    for parts in (progress.redelivery, progress.waiting):
+        for part in parts:
+            if part.first >= earliest:
+                break
+            if part.attempt > 1:
+                yield [part.first, min(part.size, earliest - part.first), part.attempt - 1]

@@ -1,0 +1,271 @@
+"""Dead letters in a running broker: the task that writes them, and what is done with them.
+
+A message is *doomed* when the action log says so (Doom). It then waits here, whatever happens, until its
+dead letter is durable: the task reads the message, builds the letter (letters.py), writes it to the
+letters' subject together with a frame that names the message as settled, and, when that is durable,
+settles it in the action log (settling.py). A broker that is killed in between finds one or the other at
+its start (join.py).
+
+Many are written together: a batch has up to 500 letters, and one sync serves all that a round has
+written, of all groups and subjects. What fails is left alone for a while and does not hold up the rest
+(backlog.py); what cannot be read because the disk says so now is tried again. Nothing is given up.
+
+What people do with dead letters is in redrive.py (`redrives`); both share the settling.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from kumquat.core.delivery.dead_letters.backlog import Backlog, Failure, again
+from kumquat.core.delivery.dead_letters.expiry import dooms, pending
+from kumquat.core.delivery.dead_letters.letters import Address, address, headers_of, without_body
+from kumquat.core.delivery.dead_letters.names import letters_name
+from kumquat.core.delivery.dead_letters.open_letters import adopt
+from kumquat.core.delivery.dead_letters.packing import Packer
+from kumquat.core.delivery.dead_letters.reader import READ_BYTES, Loaded, MessageReader
+from kumquat.core.delivery.dead_letters.redrive import Redrives
+from kumquat.core.delivery.dead_letters.settling import Settling
+from kumquat.core.errors import KumquatError
+from kumquat.core.records.rewrite import build
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.dead_letters.backlog import Pair
+    from kumquat.core.delivery.dead_letters.join import Joiner
+    from kumquat.core.delivery.progress import Doomed
+    from kumquat.core.delivery.state import Group
+    from kumquat.core.logs.actions.service import ActionService
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
+
+log = logging.getLogger("kumquat.dead_letters")
+
+MORE_BYTES = 64 << 10
+"""The letters' subject takes messages this much larger than those of the subject they come from."""
+_ROUND_BYTES = 16 << 20
+_IN_A_ROW = 50
+"""Ranges of messages, before it is the turn of other tasks."""
+_KEEP_UP_SECONDS = 5.0
+"""How long what a start has to replay may grow beyond the active segment."""
+_EXPIRY_SECONDS = 10.0
+
+
+class NotMade(KumquatError):
+    """The subject for dead letters cannot be made."""
+
+
+class LettersConfig(Protocol):
+    @property
+    def dead_letter_subject(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterStatistics:
+    waiting: int
+    """Messages whose dead letters are not durable yet."""
+    written: int
+    unreadable: int
+    """Of those that were written: without a value, since the message could not be read."""
+    failing: dict[tuple[str, str], str]
+    """Why dead letters cannot be written at the moment, by group and subject."""
+
+
+class DeadLetters:
+    def __init__(
+        self,
+        actions: ActionService,
+        log: MessageService,
+        joiner: Joiner,
+        *,
+        append: Callable[[Sequence[Action]], int],
+        config: Callable[[str], LettersConfig],
+        make: Callable[[str, Subject], Awaitable[Subject]],
+        wait_doomed: Callable[[], Awaitable[Iterable[Pair]]],
+    ) -> None:
+        """`append`: see Settling. `config`: by the name of a group. `make`: makes the subject of that
+        name for dead letters of another, or gives it if it exists; NotMade. `wait_doomed`: until messages
+        are doomed; gives groups and subjects."""
+        self._actions = actions
+        self._groups = actions.groups
+        self._log = log
+        self.settling = Settling(log, actions, joiner, append)
+        self.redrives = Redrives(actions, log, self.settling, append)
+        self.reader = MessageReader(log)
+        self._config = config
+        self._make = make
+        self._wait_doomed = wait_doomed
+        self._append = append
+        self._backlog = Backlog(self._groups)
+        self._news = trio.Event()
+        self._round_ended = trio.Event()
+        self._written = self._unreadable = 0
+        self._stopped: Failure | None = None
+        """Why nothing at all can be written."""
+
+    # --- the task --------------------------------------------------------------------------------
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen)
+            self._backlog.find_all()
+            task_status.started()
+            while True:
+                self._news = trio.Event()
+                try:
+                    busy = await self._round()
+                    self._round_ended.set()
+                    self._round_ended = trio.Event()
+                    self.settling.keep_up()
+                except KumquatError as error:
+                    await self._pause(error)
+                    continue
+                self._resumed()
+                if not busy:
+                    await self._wait()
+
+    async def _listen(self) -> None:
+        while True:
+            self._backlog.add(await self._wait_doomed())
+            self._news.set()
+
+    async def _wait(self) -> None:
+        """Until there is something to do."""
+        due = self._backlog.next_due()
+        pause = _KEEP_UP_SECONDS if due is None else max(0.0, due - trio.current_time())
+        with trio.move_on_after(min(pause, _KEEP_UP_SECONDS)):
+            await self._news.wait()
+
+    async def _pause(self, error: KumquatError) -> None:
+        """The logs themselves fail."""
+        if self._stopped is None or self._stopped.reason != str(error):
+            log.error("no dead letters can be written: %s", error)
+        self._stopped = again(self._stopped, str(error), trio.current_time())
+        await trio.sleep_until(self._stopped.due)
+
+    def _resumed(self) -> None:
+        if self._stopped is not None:
+            log.warning("dead letters can be written again")
+        self._stopped = None
+
+    async def _round(self) -> bool:
+        """Write some of each group and subject, and settle them; False: there was nothing to do.
+        StorageError: the logs do not take what was written."""
+        await self.settling.finish()
+        pairs, size = self._backlog.ready(trio.current_time()), 0
+        for pair in pairs:
+            await self._log.wait_produce_unblocked()
+            try:
+                size += await self._write(pair)
+                self._backlog.worked(pair)
+            except Exception as error:  # whatever it is, it must not hold up the others
+                self._backlog.failed(pair, _text(error), trio.current_time())
+            await trio.lowlevel.checkpoint()
+            if size > _ROUND_BYTES:
+                break
+        self.reader.forget()
+        await self.settling.finish()
+        return bool(pairs)
+
+    # --- a group and a subject -------------------------------------------------------------------
+
+    async def _write(self, pair: Pair) -> int:
+        """Write the next dead letters of a pair; gives their size. The rest of it waits for the next
+        round."""
+        group, subject = self._groups.by_id.get(pair[0]), self._log.subjects.by_id.get(pair[1])
+        if group is None:
+            return 0
+        if subject is None:
+            raise NotMade("the subject of the messages is deleted")
+        target = await self._target(group, subject)
+        packer = Packer(*pair, target.config.max_message_bytes)
+        where, size = address(subject.name, group.name), 0
+        for number, doomed in enumerate(self._backlog.pick(pair, trio.current_time())):
+            if number % _IN_A_ROW == 0:
+                await trio.lowlevel.checkpoint()
+            loaded = await self.reader.load(subject, doomed.first, doomed.end)
+            self._pack(packer, where, doomed, loaded)
+            size += loaded.size
+            if size > READ_BYTES:
+                break
+        batches, bare = packer.finish()
+        total = 0
+        for records, items, size in batches:
+            if target.deleted or self._groups.by_id.get(group.id) is not group:
+                return total
+            self.settling.write(target, items, build(records, self._actions.now_ms()))
+            self._written += len(records)
+            for item in items:
+                self._backlog.unstuck(pair, item.first, item.first + item.size)
+            total += size
+            await trio.lowlevel.checkpoint()
+        if bare:
+            self.settling.settle_bare(bare)
+        for sequence, size in packer.too_large:
+            most = target.config.max_message_bytes
+            reason = f"{size} bytes, max.message.bytes of {target.name} is {most}"
+            self._backlog.stuck(pair, sequence, reason, trio.current_time())
+        return total
+
+    async def _target(self, group: Group, subject: Subject) -> Subject:
+        name = letters_name(subject.name, group.name, self._config(group.name).dead_letter_subject)
+        found = self._log.subjects.by_name.get(name)
+        if found is None:
+            found = await self._make(name, subject)
+        adopted = adopt(self._groups, found.id)
+        if adopted:
+            await self._actions.wait_synced(self._append(adopted))
+        return found
+
+    def _pack(self, packer: Packer, where: Address, doomed: Doomed, loaded: Loaded) -> None:
+        """All letters in the order of their messages: what a batch settles is a range."""
+        letters = [(sequence, body, doomed) for sequence, body in loaded.messages]
+        for first, end, why, gone in loaded.unreadable:
+            body, told = without_body(doomed, why, gone, self._actions.now_ms())
+            letters += [(sequence, body, told) for sequence in range(first, end)]
+            self._unreadable += end - first
+        if loaded.unreadable:
+            letters.sort(key=lambda letter: letter[0])
+        packer.begin(doomed.first)
+        for sequence, body, told in letters:
+            packer.add(sequence, body, headers_of(where, sequence, told))
+        packer.end(loaded.until)
+
+    async def expire(self, due: Sequence[tuple[Subject, int]]) -> None:
+        """Retention is about to delete all below these sequences. What failed and was to be delivered
+        again becomes dead letters first (expiry.py). It waits for them, but not for ever: a disk that is
+        full needs its retention."""
+        earliest = {subject.id: sequence for subject, sequence in due}
+        doomed = dooms(self._groups, earliest)
+        if not doomed:
+            return
+        self._append(doomed)
+        with trio.move_on_after(_EXPIRY_SECONDS):
+            while pending(self._groups, earliest):
+                await self._round_ended.wait()
+
+    # --- numbers ---------------------------------------------------------------------------------
+
+    def statistics(self) -> DeadLetterStatistics:
+        subjects = self._log.subjects.by_id
+        failing = {
+            (group, subjects[sid].name if sid in subjects else f"subject {sid}"): reason
+            for (group, sid), reason in self._backlog.reasons().items()
+        }
+        if self._stopped is not None:
+            failing["", ""] = self._stopped.reason
+        return DeadLetterStatistics(
+            self._backlog.waiting(), self._written, self._unreadable, failing
+        )
+
+
+def _text(error: Exception) -> str:
+    """An error that was not foreseen is told with its name."""
+    foreseen = isinstance(error, (KumquatError, OSError))
+    return str(error) if foreseen else f"{type(error).__name__}: {error}"

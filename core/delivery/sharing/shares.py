@@ -1,0 +1,257 @@
+"""Share groups: members take messages, hold them until they ack them one by one, or until the lock ends.
+
+What is handed out, and how much, is decided as for all sharing members (hand_outs.py). Three things differ:
+the member sees sequences; what was handed out and did not fit into the answer is given back at once, since
+nobody would ask for it again; and a member holds a message no longer than its lock lasts (locks.py).
+
+    acquire        lease messages and read them
+    acknowledge    accept, release, reject, renew; see core/delivery/acknowledge.py
+    give_back_all  a member closes its session, or its connection is lost
+    resume         after a start of the broker nobody holds anything: the sessions of all members ended
+                   with their connections. That is not their fault, so no attempt counts
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from kumquat.core.complaints import Complaints
+from kumquat.core.delivery import actions
+from kumquat.core.delivery.acknowledge import AckBatch, acknowledge
+from kumquat.core.delivery.give_back import Delay, give_back
+from kumquat.core.delivery.pull_log import Lease, ShareLog
+from kumquat.core.delivery.sharing.hand_outs import Waiter
+from kumquat.core.delivery.sharing.lease_reader import UNREADABLE, Loading
+from kumquat.core.delivery.sharing.locks import Locks
+from kumquat.core.errors import KumquatError, StorageError, WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.sharing.locks import Ended
+    from kumquat.core.delivery.sharing.service import Sharing
+    from kumquat.core.delivery.state import Group
+    from kumquat.core.logs.messages.subject import Subject
+
+RETRY_MS = 1000
+"""After the disk could not be read or written."""
+
+logger = logging.getLogger(__name__)
+
+
+class Acquired(NamedTuple):
+    records: list[bytes | memoryview]
+    size: int
+    ranges: list[tuple[int, int, int]]
+    """First and last sequence, and which delivery it is."""
+    waiter: Waiter | None = None
+    """Where to wait for more, if there was nothing."""
+
+
+NOT_NOW = Acquired([], 0, [])
+"""The disk does not give it for now."""
+
+
+class Shares:
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._locks = Locks()
+        self._complaints = Complaints(logger)
+        self.expired_locks = 0
+        self._from_before: list[tuple[int, int, ShareLog, int]] = []
+        """Group, subject, log and its next pull sequence at the start of the broker: see `resume`."""
+
+    # --- taking ----------------------------------------------------------------------------------
+
+    async def acquire(
+        self, subject: Subject, group: Group, log: ShareLog, *, most: int, limit: int
+    ) -> Acquired:
+        """Lease at most so many messages, of about so many bytes, and read them."""
+        hand_outs = self._sharing.hand_outs_of(group, subject)
+        while most > 0:
+            given = _unread(log)  # it may have been given some while it waited
+            if not given:
+                if not hand_outs.give(log, limit, most):
+                    break
+                given = _unread(log)
+            log.read = log.next
+            acquired = await self._read(subject, group, log, given, limit)
+            if acquired is NOT_NOW:
+                break  # what comes next could not be read either
+            if acquired is not None:
+                return acquired
+        return Acquired([], 0, [], Waiter(hand_outs, log, limit, most))
+
+    def lock(self, pull: actions.Pull) -> None:
+        """Messages were handed out."""
+        group, log = self._sharing.groups.slots[pull.sid][pull.slot]
+        assert isinstance(log, ShareLog)
+        duration = self._sharing.config(group.name).share_record_lock_duration_ms
+        until, at = self._sharing.now() + duration / 1000, pull.pull
+        for first, size, _ in pull.ranges:
+            self._locks.add(group.id, pull.sid, log, at, first, size, until)
+            at += size
+        self._set_timer()
+
+    async def _read(
+        self, subject: Subject, group: Group, log: ShareLog, given: list[Lease], limit: int
+    ) -> Acquired | None:
+        """None: there was no message among them."""
+        sharing = self._sharing
+        pulls = range(min(lease.pull for lease in given), max(lease.end for lease in given))
+        loading = Loading(sharing.reader, subject, 0, given, limit)
+        failed = False
+        try:
+            loading.run()
+        except (WouldBlock, *UNREADABLE):
+            try:
+                await sharing.reader.finish(loading)
+            except KumquatError as error:
+                failed = True
+                text = f"share group {group.name} cannot read {subject.name} for now: {error}"
+                self._complaints.error((group.id, subject.id), text)
+        if sharing.groups.slots.get(subject.id, {}).get(log.slot, (None, None))[1] is not log:
+            return Acquired([], 0, [])  # the member is gone, or the subject
+        if loading.lost:
+            sharing.lose(group, subject, loading.lost)
+        sharing.pass_over(group, subject, loading.holes)
+        self._return_unread(group, subject, log, loading.unread(), failed or loading.stopped)
+        if not loading.size:
+            return NOT_NOW if failed or loading.stopped else None
+        sharing.reader.weigh(subject, loading)
+        ranges = [
+            (lease.first, lease.behind - 1, lease.attempt)
+            for lease in log.leases
+            if lease.pull in pulls
+        ]
+        return Acquired(loading.buffers, loading.size, ranges)
+
+    def _return_unread(
+        self,
+        group: Group,
+        subject: Subject,
+        log: ShareLog,
+        unread: Iterable[tuple[int, int]],
+        failed: bool,
+    ) -> None:
+        """What did not fit, or cannot be read for now, was not delivered."""
+        due = self._sharing.now_ms() + RETRY_MS if failed else 0
+        ranges = [
+            [lease.first, lease.size, lease.attempt, due]
+            for first, end in unread
+            for lease in log.held(first, end)
+        ]
+        if ranges:
+            self._sharing.append_soon([actions.Retry(group.id, subject.id, log.slot, ranges)])
+            self._sharing.hand_outs_of(group, subject).feed_safely()
+
+    # --- acks ------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, group: Group, subject: Subject, log: ShareLog, batches: Sequence[AckBatch]
+    ) -> int:
+        """All of them, or none; gives the position up to which the action log must be synced before the
+        answer. Raises InvalidRecordState, InvalidRequest, StorageError."""
+        sharing, progress = self._sharing, group.progress[subject.id]
+        done = acknowledge(
+            group.id,
+            subject.id,
+            progress,
+            log,
+            batches,
+            sharing.retry_policy(group),
+            earliest=subject.earliest,
+            now_ms=sharing.now_ms(),
+        )
+        position = sharing.append(done.actions)
+        if done.renewed:
+            duration = sharing.config(group.name).share_record_lock_duration_ms
+            until = self._sharing.now() + duration / 1000
+            for first, end in done.renewed:
+                self._locks.renew(log, first, end, until)
+        return position
+
+    def give_back_all(self, group: Group, member_id: str, *, lost: bool) -> int:
+        """A member closes its session; `lost`: its connection broke. Gives the position to be synced."""
+        changes: list[Action] = []
+        member = group.members.get(member_id)
+        delay = Delay.LOST if lost else Delay.NONE
+        for sid, slot in member.holds.items() if member is not None else ():
+            progress = group.progress.get(sid)
+            log = None if progress is None else progress.pull_logs.get(slot)
+            if log is not None and log.leases:
+                changes += self._failed(group, sid, log, log.leases, delay)
+        return self._sharing.append(changes)
+
+    def _failed(
+        self, group: Group, sid: int, log: object, leases: Iterable[Lease], delay: Delay
+    ) -> list[Action]:
+        assert isinstance(log, ShareLog)
+        sharing = self._sharing
+        policy, now_ms = sharing.retry_policy(group), sharing.now_ms()
+        return give_back(group.id, sid, log.slot, leases, policy, now_ms, delay)
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def feed(self) -> None:
+        """Locks have ended (timers.py)."""
+        if self._from_before:
+            self._release_from_before()
+        now = self._sharing.now()
+        for ended in self._locks.end(now):
+            try:
+                self._give_back(ended)
+            except StorageError as error:
+                text = f"locks of share groups have ended, and that cannot be written: {error}"
+                self._complaints.error("locks", text)
+                self._locks.postpone(ended, now + RETRY_MS / 1000)
+        self._set_timer()
+
+    def _give_back(self, ended: Ended) -> None:
+        group = self._sharing.groups.by_id.get(ended.gid)
+        progress = None if group is None else group.progress.get(ended.sid)
+        if group is None or progress is None:
+            return
+        if progress.pull_logs.get(ended.log.slot) is ended.log:
+            self.expired_locks += sum(lease.size for lease in ended.leases)
+            changes = self._failed(group, ended.sid, ended.log, ended.leases, Delay.BACKOFF)
+            self._sharing.append(changes)
+
+    def _set_timer(self) -> None:
+        if self._locks.next is not None:
+            left = max(0.0, self._locks.next - self._sharing.now())
+            self._sharing.timers.set(self, self._sharing.now_ms() + int(left * 1000) + 1)
+
+    def resume(self) -> None:
+        """The broker has started."""
+        self._from_before = [
+            (group.id, sid, log, log.next)
+            for group in self._sharing.groups.by_id.values()
+            for sid, progress in group.progress.items()
+            for log in progress.pull_logs.values()
+            if isinstance(log, ShareLog) and log.leases
+        ]
+        self._release_from_before()
+
+    def _release_from_before(self) -> None:
+        """Give back what members held before the start: they do not know of it. If that cannot be written,
+        it is tried again, since no lock ends for it."""
+        changes: list[Action] = []
+        for gid, sid, log, end in self._from_before:
+            if self._sharing.groups.slots.get(sid, {}).get(log.slot, (None, None))[1] is log:
+                ranges = [
+                    [one.first, one.size, one.attempt, 0] for one in log.leases if one.pull < end
+                ]
+                if ranges:
+                    changes.append(actions.Retry(gid, sid, log.slot, ranges))
+        if changes and not self._sharing.append_soon(changes):
+            self._sharing.timers.set(self, self._sharing.now_ms() + RETRY_MS)
+        else:
+            self._from_before = []
+
+
+def _unread(log: ShareLog) -> list[Lease]:
+    """What the member was given and has not been sent."""
+    return [lease for lease in log.leases if lease.pull >= log.read]

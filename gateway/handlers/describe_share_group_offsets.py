@@ -1,0 +1,93 @@
+"""DescribeShareGroupOffsets: where share groups are, and their lag. Key 90, versions 0 and 1.
+
+What each version added:
+  v1  the lag: messages that are not settled (gateway/groups/share_offsets.py)
+
+What is not there (a group, a topic, a partition, an offset) is -1, not an error, as in Kafka. Without
+topics in the request all that the group has an offset of are answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kumquat.gateway.groups.share_offsets import NONE, start
+from kumquat.gateway.handlers.common.leader_epoch import CURRENT
+from kumquat.gateway.net.dispatch import handles
+from kumquat.gateway.net.turns import Turn
+from kumquat.gateway.wire import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.gateway.wire.declare import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kumquat.core.delivery.state import Group
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.net.dispatch import Session
+
+
+def _refuse(
+    request: DescribeShareGroupOffsetsRequest, code: int, message: str
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(
+        groups=[
+            DescribeShareGroupOffsetsResponseGroup(group.group_id, [], code, message)
+            for group in request.groups
+        ]
+    )
+
+
+@handles(
+    request=DescribeShareGroupOffsetsRequest,
+    response=DescribeShareGroupOffsetsResponse,
+    versions=range(2),
+    refuse=_refuse,
+)
+async def describe_share_group_offsets(
+    session: Session, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    turn = Turn()
+    groups = [await _group(session.broker, asked, turn) for asked in request.groups]
+    return DescribeShareGroupOffsetsResponse(groups=groups)
+
+
+async def _group(
+    broker: Broker, asked: DescribeShareGroupOffsetsRequestGroup, turn: Turn
+) -> DescribeShareGroupOffsetsResponseGroup:
+    answer = DescribeShareGroupOffsetsResponseGroup(asked.group_id, [])
+    if not asked.group_id:
+        answer.error_code = ErrorCode.INVALID_GROUP_ID
+        answer.error_message = "a group id cannot be empty"
+        return answer
+    group = broker.coordinator.groups.by_name.get(asked.group_id)
+    if asked.topics is None:
+        by_id = broker.log.subjects.by_id
+        known = [] if group is None else [by_id[sid].name for sid in group.progress if sid in by_id]
+        named: list[tuple[str, Sequence[int]]] = [(name, (0,)) for name in sorted(known)]
+    else:
+        named = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+    for name, partitions in named:
+        answer.topics.append(_topic(broker, group, name, partitions))
+        if turn.over:
+            await turn.give_way()
+    return answer
+
+
+def _topic(
+    broker: Broker, group: Group | None, name: str, partitions: Sequence[int]
+) -> DescribeShareGroupOffsetsResponseTopic:
+    subject = broker.log.subjects.by_name.get(name)
+    found = []
+    for index in partitions:
+        offset, lag = (NONE, NONE) if subject is None or index != 0 else start(group, subject)
+        found.append(DescribeShareGroupOffsetsResponsePartition(index, offset, CURRENT, lag))
+    topic_id = ZERO_UUID if subject is None else subject.topic_id
+    return DescribeShareGroupOffsetsResponseTopic(name, topic_id, found)
