@@ -69,7 +69,7 @@ compat-kafka: $(VENV)/.dev
 	$(BIN)/python -m pytest compat_tests --broker kafka
 
 lock: $(UV)
-	$(UV) pip compile pyproject.toml --group try --universal --generate-hashes --no-emit-index-url --no-header \
+	$(UV) pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-header \
 	    --python-version 3.11 --quiet -o locks/run.txt
 	$(UV) pip compile pyproject.toml --group dev -c locks/run.txt --universal --generate-hashes \
 	    --no-emit-index-url --no-header --python-version 3.11 --quiet -o locks/dev.txt
