@@ -48,6 +48,8 @@ PIPELINES = {
     "dedupe": "one subject into another, each message id once within a window",
     "reconcile": "what is missing, doubled or out of order between two sides",
     "report": "rates, sizes, keys, silences and lateness by hour, with an HTML page",
+    "trace": "how long messages waited and were handled, by group and member; the life of one",
+    "search": "messages by key, header, text and time, in a subject or an archive",
 }
 DIFFERS, FAILED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 LOG_LEVELS = ("OFF", "ERROR", "WARN", "INFO")

@@ -1,0 +1,1 @@
+"""`kumquat-spark trace`: what became of the messages of a subject, from the broker's history."""
