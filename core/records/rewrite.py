@@ -179,7 +179,10 @@ def _records(
 
 
 def _header_count(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    count, behind = varint(data, at)
+    try:
+        count, behind = varint(data, at)
+    except IndexError:
+        raise InvalidRecord("the header count of a record breaks off") from None
     if count < 0 or behind > end:
         raise InvalidRecord(f"a record claims {count} headers")
     return count, behind

@@ -15,7 +15,8 @@ from kumquat.core.delivery.dead_letters.names import MAX_NAME, letters_name
 from kumquat.core.delivery.dead_letters.tests.rig import Rig, rig
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.records import read_head
-from kumquat.core.records.tests.test_batch import built
+from kumquat.core.records.batch import HEAD_SIZE
+from kumquat.core.records.tests.test_batch import built, resummed
 from kumquat.core.records.tests.test_rewrite import holed, written
 
 DLQ = "s.g.dlq"
@@ -137,6 +138,29 @@ def test_a_message_whose_checksum_is_wrong_becomes_a_letter_without_a_value(tmp_
         assert "CRC" in origin.text
         assert origin.text.endswith(ATTEMPTS)
         assert it.dead.statistics().unreadable == 1
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("garbled", [0, 2])
+def test_a_garbled_record_does_not_cost_its_neighbours_their_values(
+    tmp_path: Path, garbled: int
+) -> None:
+    """The client wrote it so, and the checksum is right: it ends in the middle of its header count."""
+
+    async def test(it: Rig) -> None:
+        data = built(b"v0", b"v1", b"v2")
+        size = (len(data) - HEAD_SIZE) // 3
+        data[HEAD_SIZE + (garbled + 1) * size - 1] = 0x80
+        await it.produce("s", data=resummed(data))
+        it.doom("g", "s", [[0, 3, 2]])
+        await it.written("g", "s")
+        letters = it.letters(DLQ)
+        assert [origin_of(each).sequence for each in letters] == [0, 1, 2]
+        expected = [None if i == garbled else b"v%d" % i for i in range(3)]
+        assert [each.value for each in letters] == expected
+        reasons = [origin_of(each).reason for each in letters]
+        assert reasons == [UNREADABLE if i == garbled else ATTEMPTS for i in range(3)]
 
     run(tmp_path, test)
 
