@@ -13,7 +13,15 @@ from kumquat.core.errors import InvalidRecord
 from kumquat.core.records import batch as batches
 from kumquat.core.records import read_head
 from kumquat.core.records.cut import Cutter
-from kumquat.core.records.rewrite import NOTHING, Body, bodies, build, fields_of, header, with_header
+from kumquat.core.records.rewrite import (
+    NOTHING,
+    Body,
+    bodies,
+    build,
+    fields_of,
+    header,
+    with_header,
+)
 from kumquat.core.records.tests.test_batch import resummed
 from kumquat.core.records.tests.test_cut import read, stored
 
