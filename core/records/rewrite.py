@@ -112,7 +112,7 @@ def bodies(
 def build(records: Sequence[tuple[Body, Sequence[bytes]]], newest: int = 0) -> bytearray:
     """A batch of records, each with more headers behind its own. At least one. The log sets its offset.
     `newest`: its highest timestamp is no lower; retention goes by that, so an old message in a new batch is
-    not deleted at once. Readers take it as an upper bound."""
+    not deleted at once (so it is a time of the log's clock). Readers take it as an upper bound."""
     base = min(body.timestamp for body, _ in records)
     parts: list[bytes | memoryview] = [_NO_HEAD]
     for i, (body, added) in enumerate(records):
