@@ -209,5 +209,5 @@ def _is_given_back(progress: Progress, sequence: int) -> bool:
     return (
         progress.waiting.holds(sequence)
         or progress.redelivery.holds(sequence)
-        or any(each.first <= sequence < each.end for each in progress.doomed.values())
+        or progress.is_doomed(sequence)
     )

@@ -284,6 +284,9 @@ class Progress:
         self.doomed[doomed.first] = doomed
         self.doomed_span = max(self.doomed_span, doomed.size)
 
+    def is_doomed(self, sequence: int) -> bool:
+        return bool(self.doomed) and bool(self._doomed_in(sequence, sequence + 1))
+
     def _doomed_in(self, first: int, end: int) -> list[Doomed]:
         """Those that have any of the sequences; found by where they can begin, unless those places are
         more than there are doomed ones. A hundred thousand single messages may be rejected one by one."""
@@ -308,6 +311,8 @@ class Progress:
                     if low < high:
                         self.doomed[low] = each.cut(low, high)
             found = [each.cut(max(first, each.first), min(end, each.end)) for each in found]
+        if not self.doomed:
+            self.doomed_span = 1
         return [
             Lease(0, each.first, each.size, each.attempts, each.since, each.at) for each in found
         ]

@@ -112,7 +112,7 @@ def bodies(
 def build(records: Sequence[tuple[Body, Sequence[bytes]]], newest: int = 0) -> bytearray:
     """A batch of records, each with more headers behind its own. At least one. The log sets its offset.
     `newest`: its highest timestamp is no lower; retention goes by that, so an old message in a new batch is
-    not deleted at once. Readers take it as an upper bound."""
+    not deleted at once (so it is a time of the log's clock). Readers take it as an upper bound."""
     base = min(body.timestamp for body, _ in records)
     parts: list[bytes | memoryview] = [_NO_HEAD]
     for i, (body, added) in enumerate(records):
@@ -179,7 +179,10 @@ def _records(
 
 
 def _header_count(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    count, behind = varint(data, at)
+    try:
+        count, behind = varint(data, at)
+    except IndexError:
+        raise InvalidRecord("the header count of a record breaks off") from None
     if count < 0 or behind > end:
         raise InvalidRecord(f"a record claims {count} headers")
     return count, behind

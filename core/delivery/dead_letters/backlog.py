@@ -108,7 +108,7 @@ class Backlog:
         """This one message cannot be written."""
         messages = self._stuck.setdefault(pair, {})
         before = messages.get(sequence)
-        if not any(known.reason == reason for known in messages.values()):
+        if not messages:  # there may be thousands, each of another size
             log.error(
                 "%s: message %d cannot become a dead letter: %s", self.name(pair), sequence, reason
             )
@@ -119,8 +119,9 @@ class Backlog:
         messages = self._stuck.get(pair)
         if messages is None:
             return
-        for sequence in [each for each in messages if first <= each < end]:
-            del messages[sequence]
+        for sequence in range(first, end) if end - first <= len(messages) else list(messages):
+            if first <= sequence < end:
+                messages.pop(sequence, None)
         if not messages:
             del self._stuck[pair]
 
@@ -166,11 +167,21 @@ class Backlog:
                 del self._pairs[pair]
                 self._failed.pop(pair, None)
                 self._stuck.pop(pair, None)
+        for pair, messages in list(self._stuck.items()):
+            progress = self._progress(pair)
+            # A reset of the group may have taken them back: nobody would ever write them.
+            for at in [at for at in messages if progress is None or not progress.is_doomed(at)]:
+                del messages[at]
+            if not messages:
+                del self._stuck[pair]
 
 
 def _without(doomed: Doomed, sequences: set[int]) -> list[Doomed]:
-    """The parts of it that are none of these sequences."""
-    inside = sorted(at for at in sequences if doomed.first <= at < doomed.end)
+    """The parts of it that are none of these sequences. Either may be many: the fewer are gone through."""
+    if doomed.size <= len(sequences):
+        inside = [at for at in range(doomed.first, doomed.end) if at in sequences]
+    else:
+        inside = sorted(at for at in sequences if doomed.first <= at < doomed.end)
     parts, begin = list[Doomed](), doomed.first
     for at in inside:
         if begin < at:

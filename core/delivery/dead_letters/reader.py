@@ -4,7 +4,8 @@ Three things may be in the way, and they are not alike:
 
 - What the disk does not give for now is a StorageError. It is raised: a passing error is no verdict.
 - What does not match its checksum (the log reads twice before it says so), or cannot be opened, is
-  `unreadable`. So is what retention took.
+  `unreadable`. So is what retention took. A single record that is garbled is so alone: nobody has looked at
+  records when they came, and its neighbours may be sound.
 - A sequence that no record has, as after messages for later, or in a batch that holds fewer records than it
   claims, is no message: it is left out.
 
@@ -87,12 +88,12 @@ class MessageReader:
                 behind = min(end, head.base_offset + head.last_offset_delta + 1)
                 try:
                     points = await self._points(subject.id, batch)
-                    base = head.base_offset
-                    found = bodies(points, batch, at - base, behind - 1 - base)
                 except _GARBLED as error:
                     loaded.unreadable.append(Unreadable(at, behind, str(error), gone=False))
                 else:
-                    loaded.messages.extend((base + delta, body) for delta, body in found)
+                    found, garbled = _taken(points, batch, head.base_offset, at, behind)
+                    loaded.messages.extend(found)
+                    loaded.unreadable.extend(garbled)
                     size += sum(len(body.fields) + len(body.headers) for _, body in found)
             at = behind
         return loaded._replace(until=at, size=size)
@@ -125,3 +126,22 @@ class MessageReader:
             needed = held(codec, batch[HEAD_SIZE:], inflation.limit)
             load = partial(self._cutter.load, sid, batch)
             return await inflation.run(load, needed + QUICK, needed + inflation.limit)
+
+
+def _taken(
+    points: CutPoints, batch: memoryview, base: int, first: int, end: int
+) -> tuple[list[tuple[int, Body]], list[Unreadable]]:
+    """The messages of a batch from `first` to `end`, and those that are garbled."""
+    try:
+        found = bodies(points, batch, first - base, end - 1 - base)
+        return [(base + delta, body) for delta, body in found], []
+    except InvalidRecord as error:
+        if end - first == 1:
+            return [], [Unreadable(first, end, str(error), gone=False)]
+    messages: list[tuple[int, Body]] = []
+    garbled: list[Unreadable] = []
+    for at in range(first, end):
+        sound, bad = _taken(points, batch, base, at, at + 1)
+        messages += sound
+        garbled += bad
+    return messages, garbled

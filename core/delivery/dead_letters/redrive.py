@@ -212,7 +212,7 @@ class Redrives:
                 outcome.refused[reason] += len(packer.too_large)
             for records, items, size in packer.finish()[0]:
                 if not dry_run:
-                    self._settling.write(target, items, build(records, self._actions.now_ms()))
+                    self._settling.write(target, items, build(records, self._log.log.now_ms()))
                 outcome.done += len(records)
                 outcome.to[target.name] += len(records)
                 outcome.bytes += size

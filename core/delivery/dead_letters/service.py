@@ -199,7 +199,7 @@ class DeadLetters:
         for records, items, size in batches:
             if target.deleted or self._groups.by_id.get(group.id) is not group:
                 return total
-            self.settling.write(target, items, build(records, self._actions.now_ms()))
+            self.settling.write(target, items, build(records, self._log.log.now_ms()))
             self._written += len(records)
             for item in items:
                 self._backlog.unstuck(pair, item.first, item.first + item.size)

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,15 @@ from kumquat.core.errors import InvalidRecord
 from kumquat.core.records import batch as batches
 from kumquat.core.records import read_head
 from kumquat.core.records.cut import Cutter
-from kumquat.core.records.rewrite import NOTHING, Body, bodies, build, header, with_header
+from kumquat.core.records.rewrite import (
+    NOTHING,
+    Body,
+    bodies,
+    build,
+    fields_of,
+    header,
+    with_header,
+)
 from kumquat.core.records.tests.test_batch import resummed
 from kumquat.core.records.tests.test_cut import read, stored
 
@@ -135,6 +144,35 @@ def test_a_record_whose_fields_do_not_fit_it_is_refused(at: int) -> None:
     """Key length, value length and header count of the one record."""
     data = written([(1, b"k", b"v", [])], 0)
     data[61 + at] = 0x7F if at == 8 else 0x7E
+    batch = stored(resummed(data))
+    points = Cutter(1 << 20).load(1, batch)
+    with pytest.raises(InvalidRecord):
+        with_header(points, batch, 0, 0, 0, header(b"h", b"x"))
+    with pytest.raises(InvalidRecord):
+        bodies(points, batch, 0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(61, 200), st.integers(0, 255)), min_size=1, max_size=6))
+def test_whatever_a_client_wrote_into_records_only_says_that_they_are_garbled(
+    written_over: list[tuple[int, int]],
+) -> None:
+    """Another error would stop who reads the batch, again and again."""
+    data = written([(1, b"k", b"v", [("h", b"x")]), (2, b"key", None, [("a", b""), ("b", b"")])], 0)
+    for at, byte in written_over:
+        data[61 + (at - 61) % (len(data) - 61)] = byte
+    batch = stored(resummed(data))
+    points = Cutter(1 << 20).load(1, batch)
+    with suppress(InvalidRecord):
+        with_header(points, batch, 0, 1, 0, header(b"h", b"x"))
+    with suppress(InvalidRecord):
+        for _, body in bodies(points, batch, 0, 1):
+            with suppress(InvalidRecord):
+                fields_of(body)
+
+
+def test_a_header_count_that_breaks_off_with_the_batch_is_garbled() -> None:
+    data = written([(1, b"k", b"v", [])], 0)
+    data[-1] = 0x80
     batch = stored(resummed(data))
     points = Cutter(1 << 20).load(1, batch)
     with pytest.raises(InvalidRecord):

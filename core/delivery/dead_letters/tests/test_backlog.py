@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from time import thread_time
+
+import pytest
+
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.dead_letters.backlog import LONGEST_PAUSE, Backlog
 from kumquat.core.delivery.state import Groups
@@ -61,3 +65,42 @@ def test_pauses_grow_and_end_when_something_was_written() -> None:
     found.worked(PAIR)
     assert found.reasons() == {}
     assert found.ready(now) == [PAIR]
+
+
+def test_a_message_that_is_doomed_no_more_is_not_waited_for() -> None:
+    """A reset of the group has taken it back. Its time would be past for ever, and the task never sleep."""
+    groups = doomed(100, 105)
+    found = Backlog(groups)
+    found.add([PAIR])
+    found.stuck(PAIR, 100, "too large", 0.0)
+    found.stuck(PAIR, 105, "too large", 0.0)
+    groups.apply(actions.Share(1, 7, 103))
+    found.stuck(PAIR, 100, "too large", 1.0)
+    now = 1.5
+    assert found.ready(now) == []
+    due = found.next_due()
+    assert due is not None
+    assert due > now
+    assert found.reasons() == {("g", 7): "message 100: too large"}
+
+
+def test_many_messages_that_cannot_be_written_cost_no_more_than_their_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """20,000 of them, each looked at for each other, stopped the broker for half a minute."""
+    groups, many = Groups(), 20_000
+    groups.apply(actions.Group(1, "g"))
+    groups.apply(actions.Share(1, 7, 0))
+    groups.apply(actions.Doom(1, 7, 0, [[2 * i, 1, 1] for i in range(many)], "rejected", ""))
+    found = Backlog(groups)
+    found.add([PAIR])
+    began = thread_time()
+    for i in range(many):
+        found.stuck(PAIR, 2 * i, f"{i} bytes are too many", 0.0)
+    assert found.ready(0.5) == []
+    assert len(found.pick(PAIR, 1.5)) == 1000
+    for i in range(many):
+        found.unstuck(PAIR, 2 * i, 2 * i + 1)
+    assert thread_time() - began < 2.0
+    assert found.reasons() == {}
+    assert len(caplog.records) == 1

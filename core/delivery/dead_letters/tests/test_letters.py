@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 import trio
 
+from kumquat.core.clock import wall_clock_ms
 from kumquat.core.delivery import actions as kinds
 from kumquat.core.delivery.actions import ATTEMPTS, EXPIRED, REJECTED, UNREADABLE
 from kumquat.core.delivery.dead_letters.letters import MOST_TEXT, origin_of
 from kumquat.core.delivery.dead_letters.names import MAX_NAME, letters_name
+from kumquat.core.delivery.dead_letters.open_letters import Filter
 from kumquat.core.delivery.dead_letters.tests.rig import Rig, rig
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.records import read_head
-from kumquat.core.records.tests.test_batch import built
+from kumquat.core.records.batch import HEAD_SIZE
+from kumquat.core.records.tests.test_batch import built, resummed
 from kumquat.core.records.tests.test_rewrite import holed, written
 
 DLQ = "s.g.dlq"
@@ -141,6 +144,29 @@ def test_a_message_whose_checksum_is_wrong_becomes_a_letter_without_a_value(tmp_
     run(tmp_path, test)
 
 
+@pytest.mark.parametrize("garbled", [0, 2])
+def test_a_garbled_record_does_not_cost_its_neighbours_their_values(
+    tmp_path: Path, garbled: int
+) -> None:
+    """The client wrote it so, and the checksum is right: it ends in the middle of its header count."""
+
+    async def test(it: Rig) -> None:
+        data = built(b"v0", b"v1", b"v2")
+        size = (len(data) - HEAD_SIZE) // 3
+        data[HEAD_SIZE + (garbled + 1) * size - 1] = 0x80
+        await it.produce("s", data=resummed(data))
+        it.doom("g", "s", [[0, 3, 2]])
+        await it.written("g", "s")
+        letters = it.letters(DLQ)
+        assert [origin_of(each).sequence for each in letters] == [0, 1, 2]
+        expected = [None if i == garbled else b"v%d" % i for i in range(3)]
+        assert [each.value for each in letters] == expected
+        reasons = [origin_of(each).reason for each in letters]
+        assert reasons == [UNREADABLE if i == garbled else ATTEMPTS for i in range(3)]
+
+    run(tmp_path, test)
+
+
 def test_a_message_that_retention_took_becomes_a_letter_that_says_so(tmp_path: Path) -> None:
     async def test(it: Rig) -> None:
         it.refuse = "not yet"
@@ -174,6 +200,28 @@ def test_the_letter_of_an_old_message_is_not_deleted_as_soon_as_it_is_written(
         (letter,) = it.letters(DLQ)
         assert letter.timestamp == 1_000
         assert await it.log.max_timestamp(dead) == (1_000, 0)
+
+    run(tmp_path, test)
+
+
+def test_a_letter_lives_by_the_clock_of_retention_also_when_that_was_set_forward(
+    tmp_path: Path,
+) -> None:
+    """Groups live by a steady clock, which stays behind when the wall clock is set."""
+
+    async def test(it: Rig) -> None:
+        it.actions.now_ms = lambda: wall_clock_ms() - 7_200_000
+        await it.produce("s", data=built(b"of 1970"))
+        it.doom("g", "s", [[0, 1, 2]])
+        await it.written("g", "s")
+        dead, origin = it.subject(DLQ), it.subject("s")
+        dead.config = origin.config = type(dead.config)(1 << 20, 3_600_000, -1)
+        await it.log.apply_retention()
+        assert [each.value for each in it.letters(DLQ)] == [b"of 1970"]
+        assert it.letters("s") == []
+        assert (await it.dead.redrives.redrive(DLQ, Filter())).done == 1
+        await it.log.apply_retention()
+        assert [each.value for each in it.letters("s")] == [b"of 1970"]
 
     run(tmp_path, test)
 
