@@ -69,6 +69,7 @@ def acknowledge(
     released: list[Lease] = []
     rejected: list[list[int]] = []
     renewed: list[tuple[int, int]] = []
+    floor: int | None = None
     for batch in batches:
         if batch.last >= progress.cursor:
             raise InvalidRequest(
@@ -78,7 +79,9 @@ def acknowledge(
         for first, end, kind in batch.runs():
             held = _held(log, first, end)
             if held is None:
-                first = max(first, min(end, max(earliest, progress.lowest_unacked() or 0)))
+                if floor is None:  # once: it looks at all that is leased, and batches may be many
+                    floor = max(earliest, progress.lowest_unacked() or 0)
+                first = max(first, min(end, floor))
                 held = _held(log, first, end)
             if held is None:
                 raise InvalidRecordState(

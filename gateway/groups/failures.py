@@ -45,7 +45,7 @@ class Failures:
         subject = self._world.subjects.by_name.get(failure.subject)
         if subject is None:
             raise Refused(f"there is no topic {failure.subject!r}")
-        if group is None or (not group.members and subject.id not in group.progress):
+        if group is None or not self._reads(group, subject):
             raise Refused(f"there is no group {failure.group!r} that reads {failure.subject!r}")
         if not failure.reject:
             self._check_can_share(group, subject)
@@ -65,6 +65,16 @@ class Failures:
         roster = self._members.rosters.get(group.id)
         if changes and roster is not None and subject.id in roster.divisions:
             self._members.divisions.advance(roster, subject.id, now)
+
+    def _reads(self, group: Group, subject: Subject) -> bool:
+        """Whether it was, or may have been, given messages of the subject. One that never had any must not
+        get retries or dead letters there: nobody would ever take them."""
+        if subject.id in group.progress:
+            return True
+        roster = self._members.peek(group)
+        if roster.client_assigned is not None:  # nobody knows what its members read
+            return bool(group.members)
+        return subject.id in roster.divisions and not group.is_share
 
     def _check_can_share(self, group: Group, subject: Subject) -> None:
         progress, roster = group.progress.get(subject.id), self._members.peek(group)

@@ -37,10 +37,9 @@ class Start(NamedTuple):
 
 def start(group: Group | None, subject: Subject) -> Start:
     progress = None if group is None else group.progress.get(subject.id)
-    if group is None or not group.is_share or progress is None:
+    lowest = None if progress is None else progress.lowest_unacked()
+    if group is None or not group.is_share or progress is None or lowest is None:
         return Start()
-    lowest = progress.lowest_unacked()
-    assert lowest is not None, "a share group shares"
     fresh = max(0, subject.high_watermark - max(progress.cursor, subject.earliest))
     return Start(max(lowest, subject.earliest), fresh + progress.unacked)
 

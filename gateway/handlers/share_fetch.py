@@ -16,6 +16,9 @@ same. When there is nothing, the request waits up to `max_wait_ms` (and never mo
 `connections.max.idle.ms`), as a Fetch does; not where each partition has an error. Each time the partitions
 are looked at from another one on, so that a busy one does not starve the others. Limits count over all.
 
+A topic or partition that does not exist is said once, and no longer read: its id never comes back. So a
+session holds no more than there is, whatever its client names, and an answer is as small as its request.
+
 The answer has every partition that acknowledged something, has an error or has records; the answer that
 opens a session has them all. `records` holds zero bytes, never null, where there are none. A member that
 the group does not know is refused nothing, as in Kafka: it holds nothing and is given nothing.
@@ -32,7 +35,7 @@ import trio
 from kumquat.core.delivery.sharing.shares import Acquired
 from kumquat.gateway.handlers.common.lookup import find_partition
 from kumquat.gateway.handlers.common.share_requests import Acknowledging, by_topic, member_of
-from kumquat.gateway.net.dispatch import ANSWERABLE, handles
+from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
 from kumquat.gateway.net.limits import ONE_BATCH
 from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.shares.acknowledgements import check_renewing_fetch
@@ -74,7 +77,7 @@ async def share_fetch(session: Session, request: ShareFetchRequest) -> ShareFetc
     await acknowledging.durable()
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=broker.shares.lock_ms(member.group),
-        responses=answer.topics(),
+        responses=await answer.topics(),
     )
 
 
@@ -129,11 +132,16 @@ class _Answer:
         self._waiters: list[Waiter] = []
         """The partitions in which there was nothing."""
 
-    def topics(self) -> list[ShareFetchableTopicResponse]:
+    async def topics(self) -> list[ShareFetchableTopicResponse]:
         told = {**self._acknowledged, **self._failed, **self._acquired}
         if self._request.share_session_epoch == OPENS:
             told = {**dict.fromkeys(self._share.partitions), **told}
-        data = [(partition, self._data(partition)) for partition in told]
+        data = []
+        turn = Turn()
+        for partition in told:
+            data.append((partition, self._data(partition)))
+            if turn.over:
+                await turn.give_way()
         return [ShareFetchableTopicResponse(*topic) for topic in by_topic(data).items()]
 
     def _data(self, partition: Partition) -> SharePartitionData:
@@ -168,7 +176,12 @@ class _Answer:
         while True:
             await self._acquire(min(wanted, account.grant(max(wanted, ONE_BATCH))))
             account.made(self._size)
-            if self._size or request.max_records <= 0 or len(self._failed) == len(share.partitions):
+            if share.ended:
+                raise ShareSessionNotFound(
+                    f"the share session of member {share.member.id} has ended meanwhile: it was closed, or "
+                    "opened again on another connection"
+                )
+            if self._size or request.max_records <= 0 or self._has_nothing_to_wait_for():
                 return
             if trio.current_time() >= deadline or session.ending:
                 return
@@ -176,17 +189,21 @@ class _Answer:
                 await broker.sharing.wait(
                     (), self._waiters, deadline, broker.coordinator.request_rebalance
                 )
-            if share.ended:
-                raise ShareSessionNotFound(
-                    f"member {share.member.id} has opened a share session on another connection"
-                )
+
+    def _has_nothing_to_wait_for(self) -> bool:
+        """Nothing is read, and there is something to say: errors, acknowledgements, other partitions. A
+        client that has not noticed yet that its topics are gone waits: it would ask again at once."""
+        request, failed = self._request, self._failed
+        if any(partition not in failed for partition in self._share.partitions):
+            return False
+        return bool(failed or request.topics or request.forgotten_topics_data)
 
     async def _acquire(self, room: int) -> None:
         """One pass over the partitions of the session."""
         share, most = self._share, self._request.max_records
         self._waiters = []
-        self._failed = {}
         partitions = list(share.partitions)
+        self._failed = {p: why for p, why in self._failed.items() if p not in share.partitions}
         start = share.epoch % len(partitions) if partitions else 0
         turn = Turn()
         for partition in partitions[start:] + partitions[:start]:
@@ -200,6 +217,11 @@ class _Answer:
         broker = self._broker
         try:
             subject = find_partition(broker, "", partition.number, partition.topic_id)
+        except Refused as error:
+            self._failed[partition] = error
+            self._share.partitions.pop(partition, None)
+            return
+        try:
             holding = broker.shares.holding(self._share.member, subject)
             if holding is None:
                 return

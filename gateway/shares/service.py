@@ -117,8 +117,9 @@ class ShareService:
     def _give_back(self, session: ShareSession[Session], *, lost: bool) -> None:
         member = session.member
         group = self._groups.by_name.get(member.group)
-        if group is None or member.id not in group.members:
-            return
+        known = None if group is None else group.members.get(member.id)
+        if group is None or known is None or known.kind != SHARE:
+            return  # a group of another type may have a member of that id
         try:
             self._shares.give_back_all(group, member.id, lost=lost)
         except KumquatError as error:
