@@ -25,6 +25,8 @@ FILL: Final = "filling, merging and loading schedule files"
 DELIVER: Final = "delivering messages for later"
 QUERY: Final = "lists and counts of messages for later"
 DECODE: Final = "decoding large requests"
+SCAN: Final = "searches by key, header and text"
+KEYS: Final = "making indexes of keys"
 
 THREADS: Final = {
     READ: 3,
@@ -33,6 +35,8 @@ THREADS: Final = {
     DELIVER: 2,
     QUERY: 1,
     DECODE: 1,
+    SCAN: 1,
+    KEYS: 1,
 }
 """Few: each thread that runs Python holds the GIL and makes the event loop wait."""
 

@@ -24,6 +24,7 @@ from kumquat.core.delivery.dead_letters.opening import open_joined
 from kumquat.core.delivery.dead_letters.service import DeadLetters
 from kumquat.core.delivery.sharing.service import Sharing
 from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.messages.keys.service import KeyIndex
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.gateway.groups.service import GroupService, limits
 from kumquat.gateway.net.limits import Room
@@ -118,6 +119,8 @@ class Broker:
             wait_doomed=self.sharing.wait_doomed,
         )
         log.before_expiry = self.dead_letters.expire
+        self.keys = KeyIndex(log)
+        self.subjects.keys_changed = self.keys.config_changed
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
         self.refusals = Complaints(logger)
@@ -157,6 +160,7 @@ class Broker:
                     await inner.start(self.shares.run)
                     await inner.start(self.delay.run)
                     await inner.start(self.dead_letters.run)
+                    await inner.start(self.keys.run)
                     task_status.started()
             finally:
                 log_scope.cancel()  # last: its lock guards the folder of all parts

@@ -1,5 +1,5 @@
-"""Every topic config that Kafka 4 knows, and its effect on a subject here; and two of our own:
-`consume.mode` and `delay.enabled`.
+"""Every topic config that Kafka 4 knows, and its effect on a subject here; and three of our own:
+`consume.mode`, `delay.enabled` and `index.keys`.
 
 There are three effects:
 - real: it does here what it does in Kafka.
@@ -178,6 +178,14 @@ _DEFINITIONS = (
         "4096",
         "stored",
         "Bytes between two index entries; here every batch has one.",
+    ),
+    Definition(
+        "index.keys",
+        BOOLEAN,
+        "false",
+        "real",
+        "Whether an index of the messages' keys is kept, for searches by key. It is made behind the "
+        "producers' backs, and costs them nothing; 16 bytes a message on disk.",
     ),
     Definition(
         "leader.replication.throttled.replicas",

@@ -6,6 +6,7 @@ marks.py        the search for headers that ask something of the broker
 frames.py       what compressed data says about itself
 compression.py  inflating, within bounds, and compressing
 records.py      single records
+keys.py         their keys alone
 cut.py          some of the records of a batch as a batch of its own
 rewrite.py      records with headers appended, as a new batch
 """

@@ -7,6 +7,7 @@
     delay.py       /delay/…: what is pending; cancel and move it
     dlq/           /dlq…: list and show dead letters, send them back, give them up
     groups/        /groups…: list and describe groups, move one that has no members
+    search.py      /search, /messages: find messages, look through a subject
     lookup.py      what a request names, found
 
 There is no authentication: it listens on loopback only, and answers only requests whose Host is loopback

@@ -19,6 +19,12 @@ from kumquat.gateway.admin.groups.listing import list_groups
 from kumquat.gateway.admin.groups.reset import reset
 from kumquat.gateway.admin.groups.skip import skip
 from kumquat.gateway.admin.http import Answer, HttpError
+from kumquat.gateway.admin.search import (
+    BROWSE_ARGUMENTS,
+    SEARCH_ARGUMENTS,
+    browse,
+    search_messages,
+)
 from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.wire.codes import ErrorCode
 
@@ -65,6 +71,8 @@ ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
     ("GET", "/groups/describe"): (describe, ("group", "after", "limit")),
     ("POST", "/groups/reset"): (reset, ("group", "subject", "to", "time", "dry_run")),
     ("POST", "/groups/skip"): (skip, ("group", "subject", "to")),
+    ("GET", "/messages"): (browse, BROWSE_ARGUMENTS),
+    ("GET", "/search"): (search_messages, SEARCH_ARGUMENTS),
     ("GET", "/statistics"): (_statistics, ()),
 }
 

@@ -99,6 +99,8 @@ class SubjectKeeper:
         self.defaults = defaults
         self.table = TopicTable()
         self._by_metric_name: dict[str, str] = {}
+        self.keys_changed: Callable[[Subject], None] = lambda subject: None
+        """Is told when `index.keys` of a subject was set or reset."""
         self._internal = [OFFSETS]
         self._internal_reported = False
         shared, values = log.subjects.defaults, effective({}, defaults)
@@ -225,9 +227,12 @@ class SubjectKeeper:
             retention_bytes=values.retention_bytes,
             log_append_time=values.log_append_time,
             delay_enabled=values.delay_enabled,
+            index_keys=values.index_keys,
         )
         shared = self._log.subjects.defaults
-        subject.config = shared if config == shared else config
+        before, subject.config = subject.config, shared if config == shared else config
+        if before.index_keys != config.index_keys:
+            self.keys_changed(subject)
 
     def _added(self, subject: Subject) -> None:
         self.table.add(subject)

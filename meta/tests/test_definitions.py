@@ -107,7 +107,7 @@ def pairs(table: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 
 def test_no_config_of_kafka_4_is_unknown() -> None:
-    assert sorted(DEFINITIONS) == sorted([*KAFKA_4, "consume.mode", "delay.enabled"])
+    assert sorted(DEFINITIONS) == sorted([*KAFKA_4, "consume.mode", "delay.enabled", "index.keys"])
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)

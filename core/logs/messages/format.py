@@ -5,6 +5,7 @@ The folder `messages/` holds, for each segment, named after the position of its 
     00000000000000000000.log         frames, one behind the other
     00000000000000000000.checkpoint  which frames of the active segment are synced (checkpoint.py)
     00000000000000000000.index       the consume log of a sealed segment (index.py)
+    00000000000000000000.keys        the keys of a sealed segment, where an index is wanted (keys/)
 
 A *position* counts bytes over the whole log, from 0, through all segments; it never goes back. A frame
 is a header of 60 bytes and a payload:
@@ -115,6 +116,7 @@ JOINED = 1
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
+KEYS_SUFFIX = ".keys"
 CHECKPOINT_SUFFIX = ".checkpoint"
 
 _STATE = struct.Struct(">16sqHI")

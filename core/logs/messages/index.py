@@ -185,6 +185,7 @@ class Indexes:
             for key in [key for key in self._cache if key[0] == segment.base]:
                 self._held -= self._cache.pop(key).nbytes
         self._open_files.forget(segment.index_path)
+        self._open_files.forget(segment.keys_path)
 
     def _load_rows(self, segment: Segment) -> Rows:
         files = self._open_files.files

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from math import inf
 from threading import Lock
 from time import monotonic
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kumquat.core.complaints import Complaints
 from kumquat.core.errors import StorageError, WouldBlock
@@ -34,6 +34,17 @@ _COSTLY_SECONDS, _TIMES_AS_LONG = 0.5, 10
 """When making an index has taken longer than this and failed, nobody tries again for ten times as long."""
 
 Entries: TypeAlias = "array[int] | memoryview[int]"
+
+
+class Block(NamedTuple):
+    """Batches of a subject that lie in one segment, and the sequences that they span."""
+
+    segment: Segment | None
+    """None: it is not indexed yet."""
+    entries: Entries
+    begin: int
+    end: int
+    row: Row | None = None
 
 
 class Locator:
@@ -80,6 +91,37 @@ class Locator:
         if sequence >= entries[last * ENTRY]:
             return entries, last
         return entries, bisect_right(range(last), sequence, key=lambda k: entries[k * ENTRY]) - 1
+
+    def block(self, subject: Subject, sequence: int) -> Block:
+        """Blocks: the batches that lie with the one that holds a sequence, in one segment. Where none holds
+        it, a block without entries: what is missing there."""
+        own = subject.entries  # first: they only ever move from here to a segment
+        if own and sequence >= own[0]:
+            return Block(None, own, own[0], subject.next_sequence)
+        for segment in reversed(self._log.state.segments):
+            ends, unindexed = segment.rows, segment.unindexed
+            if unindexed is None:
+                break
+            held = unindexed.get(subject.id)
+            if held and sequence >= held[0]:
+                return Block(None, held, held[0], ends.get(subject.id, subject.next_sequence))
+        sealed = [s for s in self._log.state.segments if s.unindexed is None]
+
+        def next_sequence(i: int) -> int:
+            row = self.rows(sealed[i]).find(subject.id)
+            return row.next_sequence if row is not None else 0
+
+        i = bisect_right(range(len(sealed)), sequence, key=next_sequence)
+        begin = max(subject.earliest, next_sequence(i - 1) if i else 0)
+        row = self.rows(sealed[i]).find(subject.id) if i < len(sealed) else None
+        if row is None:
+            return Block(None, array("q"), begin, self.next_base(subject, sequence))
+        if not row.entries:
+            return Block(None, array("q"), begin, row.next_sequence)
+        entries = self._entries(sealed[i], row, nowait=False)
+        if sequence < entries[0]:
+            return Block(None, array("q"), begin, entries[0])
+        return Block(sealed[i], entries, entries[0], row.next_sequence, row)
 
     def next_base(self, subject: Subject, sequence: int) -> int:
         """Blocks: where the first batch behind a sequence begins that no batch holds."""

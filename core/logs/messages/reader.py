@@ -113,6 +113,10 @@ class Reader:
 
     # --- bytes ---------------------------------------------------------------------------------
 
+    def load(self, subject: Subject, places: Sequence[Place]) -> list[Batch]:
+        """Blocks: batches of a subject by their places; fewer where one behind the first is damaged."""
+        return self._load(subject, places, nowait=False)
+
     def _load(self, subject: Subject, places: Sequence[Place], nowait: bool) -> list[Batch]:
         found: list[Batch] = []
         tail = self._log.tail.get

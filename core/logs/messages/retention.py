@@ -106,7 +106,8 @@ def delete_doomed(message_log: MessageLog) -> None:
 
 
 def _delete_files(files: Files, segment: Segment) -> None:
-    for path in (segment.path, segment.index_path, segment.checkpoint_path):
+    # Its keys first: nothing looks for a file of keys without a segment.
+    for path in (segment.keys_path, segment.path, segment.index_path, segment.checkpoint_path):
         with suppress(FileNotFoundError):
             files.unlink(path)
     files.fsync_dir(segment.directory)

@@ -18,7 +18,12 @@ from pathlib import Path
 
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.segment_file import segment_name
-from kumquat.core.logs.messages.format import CHECKPOINT_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX
+from kumquat.core.logs.messages.format import (
+    CHECKPOINT_SUFFIX,
+    INDEX_SUFFIX,
+    KEYS_SUFFIX,
+    LOG_SUFFIX,
+)
 
 
 class Segment:
@@ -65,6 +70,10 @@ class Segment:
     @property
     def index_path(self) -> Path:
         return self.directory / segment_name(self.base, INDEX_SUFFIX)
+
+    @property
+    def keys_path(self) -> Path:
+        return self.directory / segment_name(self.base, KEYS_SUFFIX)
 
     @property
     def checkpoint_path(self) -> Path:

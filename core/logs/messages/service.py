@@ -69,8 +69,8 @@ class MessageService:
         self.inflation = Inflation(message_log.options.max_decompressed_bytes)
         """Where batches are opened off the loop, whoever has to look inside."""
         self._folder = folder
-        self._reader = Reader(message_log)
-        self._retention = Retention(message_log, self._reader)
+        self.reader = Reader(message_log)
+        self._retention = Retention(message_log, self.reader)
         self._rounds = Rounds(message_log)
         self._complaints = Complaints(log)
         self._unblocked = trio.Event()
@@ -218,24 +218,24 @@ class MessageService:
     def read_nowait(
         self, subject: Subject, sequence: int, max_bytes: int, at_least_one: bool
     ) -> list[Batch]:
-        return self._reader.read(subject, sequence, max_bytes, at_least_one, nowait=True)
+        return self.reader.read(subject, sequence, max_bytes, at_least_one, nowait=True)
 
     async def read(
         self, subject: Subject, sequence: int, max_bytes: int, at_least_one: bool
     ) -> list[Batch]:
         try:
-            return self._reader.read(subject, sequence, max_bytes, at_least_one, nowait=True)
+            return self.reader.read(subject, sequence, max_bytes, at_least_one, nowait=True)
         except WouldBlock:
-            read = partial(self._reader.read, subject, sequence, max_bytes, at_least_one)
+            read = partial(self.reader.read, subject, sequence, max_bytes, at_least_one)
             return await in_thread(READ, partial(read, nowait=False))
 
     def bounds_nowait(self, subject: Subject, sequence: int) -> tuple[int, int]:
         """Where the batch that holds a sequence begins and ends. Raises WouldBlock."""
-        return self._reader.locator.bounds(subject, sequence, nowait=True)
+        return self.reader.locator.bounds(subject, sequence, nowait=True)
 
     async def bounds(self, subject: Subject, sequence: int) -> tuple[int, int]:
         return await in_thread(
-            READ, partial(self._reader.locator.bounds, subject, sequence, nowait=False)
+            READ, partial(self.reader.locator.bounds, subject, sequence, nowait=False)
         )
 
     async def wait_for_data(
@@ -261,14 +261,14 @@ class MessageService:
         self, subject: Subject, timestamp: int
     ) -> tuple[int, int] | None:
         """Timestamp and sequence of the first message that is not older."""
-        return await in_thread(SEARCH, self._reader.offset_for_timestamp, subject, timestamp)
+        return await in_thread(SEARCH, self.reader.offset_for_timestamp, subject, timestamp)
 
     async def max_timestamp(self, subject: Subject) -> tuple[int, int] | None:
-        return await in_thread(SEARCH, self._reader.max_timestamp, subject)
+        return await in_thread(SEARCH, self.reader.max_timestamp, subject)
 
     async def subject_bytes(self, subjects: Sequence[Subject]) -> list[int]:
         """The size of what readers can still see of each subject."""
-        sizes = self._reader.locator.retained_bytes
+        sizes = self.reader.locator.retained_bytes
         return await in_thread(SEARCH, lambda: [sizes(subject) for subject in subjects])
 
     # --- chores --------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class MessageService:
         files = self.log.files
         if segment.unindexed is None:
             damaged = IndexDamaged("missing or damaged when the log was opened")
-            await trio.to_thread.run_sync(self._reader.locator.rebuild, segment, damaged)
+            await trio.to_thread.run_sync(self.reader.locator.rebuild, segment, damaged)
             head = await trio.to_thread.run_sync(load_head, files, segment)
             segment.newest_store_time = head.newest_store_time
             return
@@ -380,11 +380,11 @@ class MessageService:
             len(readable),
         )
         self.log.forget_segment(segment)
-        self._reader.locator.indexes.forget(segment)
+        self.reader.locator.indexes.forget(segment)
         await trio.to_thread.run_sync(delete_doomed, self.log)
         # A reader may have opened it once more before it was unlinked.
         self.log.open_files.forget(segment.path)
-        self._reader.locator.indexes.forget(segment)
+        self.reader.locator.indexes.forget(segment)
 
     # --- numbers -------------------------------------------------------------------------------
 
@@ -398,7 +398,7 @@ class MessageService:
             tail_bytes=message_log.tail.bytes_held,
             open_files=len(message_log.open_files),
             syncs=self._rounds.ended,
-            corrupt_reads=self._reader.corrupt_reads,
-            failed_reads=self._reader.failed_reads,
+            corrupt_reads=self.reader.corrupt_reads,
+            failed_reads=self.reader.failed_reads,
             fenced=message_log.fenced is not None,
         )

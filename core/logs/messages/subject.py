@@ -33,6 +33,8 @@ class SubjectConfig:
     log_append_time: bool = False
     delay_enabled: bool = True
     """Whether batches are looked through for delay headers."""
+    index_keys: bool = False
+    """Whether its keys are indexed: see keys/."""
 
 
 class Subject:

@@ -363,7 +363,8 @@ class Recovery:
 
     def _drop(self, segments: list[Segment]) -> None:
         for segment in segments:
-            for path in (segment.path, segment.index_path, segment.checkpoint_path):
+            derived = segment.keys_path, segment.index_path, segment.checkpoint_path
+            for path in (segment.path, *derived):
                 with suppress(FileNotFoundError):
                     self._files.unlink(path)
             self._checkpoints.pop(segment.base, None)

@@ -155,7 +155,7 @@ def test_readers_that_find_an_index_damaged_at_once_get_in_each_others_way(tmp_p
             for _ in range(5):
                 for segment in sealed:
                     segment.index_path.write_bytes(b"damaged")
-                    log._reader.locator.indexes.forget(segment)
+                    log.reader.locator.indexes.forget(segment)
                 async with trio.open_nursery() as nursery:
                     for sequence in range(0, 1200, 20):
                         nursery.start_soon(log.bounds, subject, sequence)

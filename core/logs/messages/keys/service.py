@@ -1,0 +1,154 @@
+"""The task that keeps the index of keys up to date. A thin Trio shell.
+
+While a subject has `index.keys`, it looks once in LOOK_SECONDS for sealed segments whose file does not
+answer for all such subjects: a new segment, a config that was just set, a file that was lost or
+damaged. It makes one file at a time, in a thread, in steps of STEP_SECONDS, and rests between them so
+that it takes at most a fifth of a core. While no subject has the config, it waits and does nothing.
+
+What cannot be made now (the disk is full, no descriptors, a read that fails) is logged once a minute,
+and tried again after RETRY_SECONDS, then after twice as long, and so on; other segments go on. Searches
+scan meanwhile.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+
+from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.messages.format import KEYS_SUFFIX
+from kumquat.core.logs.messages.index import IndexDamaged
+from kumquat.core.logs.messages.keys.build import Build, Wanted
+from kumquat.core.logs.messages.keys.files import KeyFiles, log
+from kumquat.core.logs.messages.keys.format import KeysDamaged
+from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import Subject
+from kumquat.core.pools import KEYS, in_thread
+
+LOOK_SECONDS = 1.0
+STEP_SECONDS = 0.01
+RESTS = 4
+"""How many times as long as a step it rests behind it."""
+RETRY_SECONDS = 10.0
+MOST_SECONDS = 600.0
+
+
+class KeyIndex:
+    def __init__(self, log: MessageService, files: KeyFiles | None = None) -> None:
+        self._log = log
+        self.files = files or KeyFiles(log.log.open_files)
+        self._subjects: set[Subject] = {s for s in log.subjects if s.config.index_keys}
+        self._changed = trio.Event()
+        self._complete: dict[int, set[Subject]] = {}
+        """By the base of a segment: the subjects for which its file is known to answer."""
+        self._failed: dict[int, tuple[float, float]] = {}
+        """By the base of a segment: when to try again, and how long was waited."""
+
+    def config_changed(self, subject: Subject) -> None:
+        """Its `index.keys` may have been set or reset."""
+        if subject.config.index_keys:
+            self._subjects.add(subject)
+            self._changed.set()
+        else:
+            self._subjects.discard(subject)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await in_thread(KEYS, self._remove_orphans)
+        task_status.started()
+        while True:
+            if not self._subjects:
+                self._changed = trio.Event()
+                await self._changed.wait()
+            await self.look()
+            await trio.sleep(LOOK_SECONDS)
+
+    def _remove_orphans(self) -> None:
+        """Blocks: delete files of keys whose segments are gone. A power cut may bring one back."""
+        state, files = self._log.log.state, self._log.log.files
+        known = {segment.keys_path.name for segment in state.segments}
+        try:
+            for name in files.listdir(state.directory):
+                if name.endswith(KEYS_SUFFIX) and name not in known:
+                    files.unlink(state.directory / name)
+        except OSError as error:
+            log.warning("files of keys in %s cannot be tidied up: %s", state.directory, error)
+
+    # --- one look at all segments --------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Make what is missing and can be made now, newest segments first."""
+        self._subjects = {subject for subject in self._subjects if not subject.deleted}
+        for base in self.files.take_damaged():
+            self._complete.pop(base, None)
+        segments = self._log.log.state.segments
+        bases = {segment.base for segment in segments}
+        self._complete = {base: done for base, done in self._complete.items() if base in bases}
+        self._failed = {base: when for base, when in self._failed.items() if base in bases}
+        for segment in reversed(segments[:-1]):
+            if self._is_due(segment):
+                await self._make(segment)
+
+    def _is_due(self, segment: Segment) -> bool:
+        sealed = segment.unindexed is None and segment.newest_store_time >= 0
+        due = self._failed.get(segment.base, (0.0, 0.0))[0]
+        known = self._complete.get(segment.base, set())
+        return sealed and trio.current_time() >= due and not self._subjects <= known
+
+    async def _make(self, segment: Segment) -> None:
+        subjects = set(self._subjects)
+        try:
+            wanted = await in_thread(KEYS, self._wanted, segment, subjects)
+            if wanted:
+                await self._build(segment, wanted)
+        except (KumquatError, OSError, IndexDamaged) as error:
+            if segment in self._log.log.state.segments:
+                self._note_failure(segment, error)
+            return
+        self._complete[segment.base] = subjects
+        self._failed.pop(segment.base, None)
+
+    def _note_failure(self, segment: Segment, error: Exception) -> None:
+        waited = self._failed.get(segment.base, (0.0, 0.0))[1]
+        wait = min(MOST_SECONDS, max(RETRY_SECONDS, 2 * waited))
+        self._failed[segment.base] = (trio.current_time() + wait, wait)
+        self.files.complaints.error(
+            ("make", segment.base),
+            f"{segment.keys_path} cannot be made for now: {error}. It is tried again; searches by key "
+            "take longer until then",
+        )
+
+    def _wanted(self, segment: Segment, subjects: set[Subject]) -> list[Wanted]:
+        """Blocks: the subjects that have batches in a segment; nothing if its file answers for all."""
+        locator = self._log.reader.locator
+        rows = locator.rows(segment)
+        wanted, answered = [], True
+        for subject in subjects:
+            row = rows.find(subject.id)
+            if row is None or not row.entries or row.next_sequence <= subject.earliest:
+                continue
+            answered = answered and self._answers(segment, subject, row.entries_crc)
+            entries = locator.indexes.entries(segment, row, nowait=False)
+            wanted.append(Wanted(subject, entries, row.next_sequence, row.entries_crc))
+        return [] if answered else wanted
+
+    def _answers(self, segment: Segment, subject: Subject, indexed: int) -> bool:
+        try:
+            return self.files.row(segment, subject.id, indexed) is not None
+        except (KeysDamaged, OSError):
+            return False
+
+    async def _build(self, segment: Segment, wanted: list[Wanted]) -> None:
+        limit = self._log.log.options.max_decompressed_bytes
+        build = Build(self._log.reader, self.files, segment, wanted, limit)
+        try:
+            began = trio.current_time()
+            while not await in_thread(KEYS, partial(build.step, STEP_SECONDS)):
+                await trio.sleep(RESTS * min(1.0, trio.current_time() - began))
+                began = trio.current_time()
+        finally:
+            build.abandon()
+        if segment not in self._log.log.state.segments:
+            await in_thread(KEYS, self._remove_orphans)
+            raise StorageError(f"{segment} was deleted meanwhile")
