@@ -25,6 +25,7 @@ FILL: Final = "filling, merging and loading schedule files"
 DELIVER: Final = "delivering messages for later"
 QUERY: Final = "lists and counts of messages for later"
 DECODE: Final = "decoding large requests"
+HISTORY: Final = "encoding the history of messages"
 
 THREADS: Final = {
     READ: 3,
@@ -33,6 +34,7 @@ THREADS: Final = {
     DELIVER: 2,
     QUERY: 1,
     DECODE: 1,
+    HISTORY: 1,
 }
 """Few: each thread that runs Python holds the GIL and makes the event loop wait."""
 

@@ -33,6 +33,9 @@ class SubjectConfig:
     log_append_time: bool = False
     delay_enabled: bool = True
     """Whether batches are looked through for delay headers."""
+    history: int = 0
+    """Of how many messages one has its life recorded; 1: of all, 0: of none. The log does not act on it:
+    who observes it does (observer.py)."""
 
 
 class Subject:
