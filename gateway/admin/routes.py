@@ -19,6 +19,8 @@ from kumquat.gateway.admin.groups.listing import list_groups
 from kumquat.gateway.admin.groups.reset import reset
 from kumquat.gateway.admin.groups.skip import skip
 from kumquat.gateway.admin.http import Answer, HttpError
+from kumquat.gateway.admin.trace import ARGUMENTS as _TRACE
+from kumquat.gateway.admin.trace import trace_message
 from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.wire.codes import ErrorCode
 
@@ -67,6 +69,7 @@ ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
     ("POST", "/groups/reset"): (reset, ("group", "subject", "to", "time", "dry_run")),
     ("POST", "/groups/skip"): (skip, ("group", "subject", "to")),
     ("GET", "/statistics"): (_statistics, ()),
+    ("GET", "/trace"): (trace_message, _TRACE),
 }
 
 
