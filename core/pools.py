@@ -27,6 +27,7 @@ QUERY: Final = "lists and counts of messages for later"
 DECODE: Final = "decoding large requests"
 SCAN: Final = "searches by key, header and text"
 KEYS: Final = "making indexes of keys"
+HISTORY: Final = "encoding the history of messages"
 
 THREADS: Final = {
     READ: 3,
@@ -37,6 +38,7 @@ THREADS: Final = {
     DECODE: 1,
     SCAN: 1,
     KEYS: 1,
+    HISTORY: 1,
 }
 """Few: each thread that runs Python holds the GIL and makes the event loop wait."""
 

@@ -27,6 +27,7 @@ from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.messages.keys.service import KeyIndex
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.gateway.groups.service import GroupService, limits
+from kumquat.gateway.history.service import History
 from kumquat.gateway.net.limits import Room
 from kumquat.gateway.net.loop_lag import Lag
 from kumquat.gateway.shares.service import ShareService
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.service import LogStatistics, MessageService
     from kumquat.core.wheel.service import DelayService, DelayStatistics
     from kumquat.gateway.config.options import BrokerConfig
+    from kumquat.gateway.history.service import HistoryStatistics
     from kumquat.gateway.net.loop_lag import LagStatistics
 
 META_FILE = "meta.db"
@@ -59,6 +61,7 @@ class BrokerStatistics:
     groups: ActionStatistics
     sharing: SharingStatistics
     dead_letters: DeadLetterStatistics
+    history: HistoryStatistics
     loop: LagStatistics
 
 
@@ -121,6 +124,14 @@ class Broker:
         log.before_expiry = self.dead_letters.expire
         self.keys = KeyIndex(log)
         self.subjects.keys_changed = self.keys.config_changed
+        self.history = History(
+            log,
+            actions,
+            delay.shell,
+            self.dead_letters.settling,
+            self.subjects,
+            config.history_buffer_events,
+        )
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
         self.refusals = Complaints(logger)
@@ -161,6 +172,7 @@ class Broker:
                     await inner.start(self.delay.run)
                     await inner.start(self.dead_letters.run)
                     await inner.start(self.keys.run)
+                    await inner.start(self.history.run)
                     task_status.started()
             finally:
                 log_scope.cancel()  # last: its lock guards the folder of all parts
@@ -187,6 +199,7 @@ class Broker:
             groups=self.actions.statistics(),
             sharing=self.sharing.statistics(self.coordinator.exclusive()),
             dead_letters=self.dead_letters.statistics(),
+            history=self.history.statistics(),
             loop=self.lag.statistics(),
         )
 

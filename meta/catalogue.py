@@ -1,5 +1,5 @@
-"""Every topic config that Kafka 4 knows, and its effect on a subject here; and three of our own:
-`consume.mode`, `delay.enabled` and `index.keys`.
+"""Every topic config that Kafka 4 knows, and its effect on a subject here; and five of our own:
+`consume.mode`, `delay.enabled`, `history`, `history.sample` and `index.keys`.
 
 There are three effects:
 - real: it does here what it does in Kafka.
@@ -69,6 +69,7 @@ _GZIP_LEVEL = Kind(
     ConfigType.INT, "a whole number from 1 to 9, or -1", whole(1, 9, unlimited=True).read
 )
 CONSUME_MODES = one_of("auto", "exclusive", "shared")
+HISTORY_MODES = one_of("off", "sampled", "all")
 _UNCHECKED = "timestamps are not compared with the clock, so only 2^63-1 (no bound) is true"
 
 _DEFINITIONS = (
@@ -171,6 +172,24 @@ _DEFINITIONS = (
         "",
         "stored",
         "Replicas whose copying is throttled at the follower; a subject has a single replica.",
+    ),
+    Definition(
+        "history",
+        HISTORY_MODES,
+        "off",
+        "real",
+        "What happens to the messages of this subject is recorded in __kumquat_actions: not at all, for a "
+        "sample of them (history.sample), or for all.",
+        synonym="history",
+    ),
+    Definition(
+        "history.sample",
+        integer(1),
+        "100",
+        "real",
+        "With history=sampled: of one message in so many the life is recorded. They are chosen by their "
+        "offsets, in runs of 16, so that each has all of its events.",
+        synonym="history.sample",
     ),
     Definition(
         "index.interval.bytes",

@@ -2,7 +2,7 @@
 
     defaults = SubjectDefaults({"log.retention.ms": "86400000"})    # from the broker's options
     validate("retention.ms", "3600000", defaults)     # None, or InvalidConfig with the reason
-    effective({"retention.ms": "3600000"}, defaults)  # the six values that the log uses
+    effective({"retention.ms": "3600000"}, defaults)  # the values that the log uses
     describe({"retention.ms": "3600000"}, defaults)   # a row per config, for DescribeConfigs
 
 A subject's configs are a mapping of those that were set explicitly, as text, just as the client
@@ -94,6 +94,8 @@ class EffectiveConfig:
     log_append_time: bool
     delay_enabled: bool
     index_keys: bool
+    history: int
+    """Of how many messages one has its life recorded; 1: of all, 0: of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,11 @@ def effective(configs: Mapping[str, str], defaults: SubjectDefaults) -> Effectiv
         log_append_time=in_force("message.timestamp.type") == "LogAppendTime",
         delay_enabled=in_force("delay.enabled") is True,
         index_keys=in_force("index.keys") is True,
+        history=(
+            number("history.sample")
+            if in_force("history") == "sampled"
+            else int(in_force("history") == "all")
+        ),
     )
 
 

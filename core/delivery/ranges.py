@@ -46,8 +46,12 @@ class Ranges:
         return self._ranges[0].first if self._ranges else None
 
     def holds(self, sequence: int) -> bool:
+        return self.find(sequence) is not None
+
+    def find(self, sequence: int) -> Range | None:
+        """The range that a sequence is in."""
         i = bisect_right(self._ranges, sequence, key=lambda r: r.first)
-        return i > 0 and sequence < self._ranges[i - 1].end
+        return self._ranges[i - 1] if i > 0 and sequence < self._ranges[i - 1].end else None
 
     def add(self, new: Range) -> None:
         """A range that overlaps none that is there."""

@@ -106,12 +106,18 @@ class Waiting:
 
     def holds(self, sequence: int) -> bool:
         """Whether a message waits."""
+        return self.find(sequence) is not None
+
+    def find(self, sequence: int) -> Wait | None:
+        """The entry with which a message waits."""
         i = bisect_right(self._table.firsts, sequence) - 1
         if i < 0:
-            return False
+            return None
         block = self._table.blocks[i]
         at = bisect_right(block.firsts, sequence) - 1
-        return at >= 0 and sequence < block.end(at)
+        if at < 0 or sequence >= block.end(at):
+            return None
+        return next(block.entries(at, at + 1))
 
     def add(self, first: int, size: int, attempt: int, due: int, since: int) -> None:
         """Messages none of which waits. They become one entry with a neighbour that differs in nothing."""

@@ -130,10 +130,11 @@ def held(codec: int, data: memoryview, limit: int) -> int:
     return 2 * PIECE
 
 
-def compressed(codec: int, parts: Iterable[Data]) -> Iterator[Data]:
-    """The parts, one behind the other, compressed: what any client that reads the codec can read."""
+def compressed(codec: int, parts: Iterable[Data], level: int = -1) -> Iterator[Data]:
+    """The parts, one behind the other, compressed: what any client that reads the codec can read. `level`
+    is gzip's."""
     if codec == GZIP:
-        deflater = zlib.compressobj(wbits=31)
+        deflater = zlib.compressobj(level, wbits=31)
         yield from map(deflater.compress, parts)
         yield deflater.flush()
     elif codec == SNAPPY:

@@ -1,8 +1,9 @@
 """Records of a stored batch with headers appended: as they were, plus what the broker has to say.
 
-Two users. A record that is delivered again carries `qmq-attempt`: `with_header` cuts records out of a
+Three users. A record that is delivered again carries `qmq-attempt`: `with_header` cuts records out of a
 batch, as cut.py does, and gives each the same header. A dead letter is a new message: `bodies` takes
-records out of a batch, and `build` makes a new batch of any of them, each with headers of its own.
+records out of a batch, and `build` makes a new batch of any of them, each with headers of its own. What the
+broker has to say itself (gateway/history) is built of bodies too, and compressed (`compress`).
 
 A record is taken apart at one place, in front of its header count, which takes four varints. All else is
 copied as it stands: key, value, headers. So what a client wrote as a header is not looked at; InvalidRecord
@@ -32,6 +33,7 @@ from kumquat.core.records.batch import (
     BatchHead,
     read_head,
 )
+from kumquat.core.records.compression import Data, compressed
 from kumquat.core.records.cut import NO_EPOCH, Buffers, CutPoints
 from kumquat.core.records.records import packed_varint, varint
 
@@ -125,6 +127,15 @@ def build(records: Sequence[tuple[Body, Sequence[bytes]]], newest: int = 0) -> b
     return _finished(parts, 0, 0, (0, count - 1, base, highest, -1, -1, -1, count))
 
 
+def compress(batch: bytearray, codec: int, level: int) -> bytearray:
+    """The same batch with its records compressed; `batch` is as `build` made it."""
+    head = read_head(batch)
+    with memoryview(batch) as view:
+        records = compressed(codec, [view[HEAD_SIZE:]], level)
+        parts = [_NO_HEAD, *records]
+    return _finished(parts, head.base_offset, head.leader_epoch, (codec, *head[6:]))
+
+
 def fields_of(
     body: Body,
 ) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
@@ -192,9 +203,7 @@ def _varint(number: int) -> bytes:
     return _VARINTS[number] if number < _TABLE else packed_varint(number)
 
 
-def _finished(
-    parts: Sequence[bytes | memoryview], offset: int, epoch: int, fields: tuple[int, ...]
-) -> bytearray:
+def _finished(parts: Sequence[Data], offset: int, epoch: int, fields: tuple[int, ...]) -> bytearray:
     """The batch whose records are all parts but the first, which makes room for its head."""
     batch = bytearray().join(parts)
     length = len(batch) - OVERHEAD

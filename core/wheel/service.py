@@ -153,7 +153,7 @@ class DelayService:
         self._file_set = file_set
         self._options = options
         self._now_ms = now_ms
-        shell = Shell(message_log)
+        self.shell = shell = Shell(message_log)
         log_records = LogRecords(message_log.log)
         reader = RecordReader(log_records, file_set.by_number)
         self._deliverer = Deliverer(message_log, schedule, reader, shell, now_ms)

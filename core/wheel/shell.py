@@ -13,12 +13,24 @@ service's business: intake.py appends it as any other batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import trio
 
+from kumquat.core.logs.messages.parked import schedule_ids_of
 from kumquat.core.logs.messages.service import MessageService
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.messages.writer import Appended
 from kumquat.core.wheel.schedule.delivery_queue import READ_MS
 from kumquat.core.wheel.schedule.effects import Delivery, Parking
+
+
+class DeliveryObserver(Protocol):
+    """Who is told which parked messages got which sequences: the history of messages. It must not raise."""
+
+    def delivered(self, subject: Subject, first: int, entries: Sequence[tuple[int, int]]) -> None:
+        """They were written, in this order, from sequence `first` on: schedule id and due time of each."""
 
 
 class Alarm:
@@ -45,6 +57,8 @@ class Alarm:
 class Shell:
     def __init__(self, message_log: MessageService) -> None:
         self.alarm = Alarm()
+        self.observer: DeliveryObserver | None = None
+        """None while nobody's history is recorded."""
         self._log = message_log
 
     def park(self, parking: Parking) -> Appended:
@@ -59,10 +73,18 @@ class Shell:
         """Written when it returns; gives the position up to which the log must be synced for consumers to
         see it. StorageError: nothing has happened."""
         message_log = self._log.log
+        firsts: list[tuple[Subject, int, bytes]] = []
         for subject, sids, batch in delivery.appends:
             if batch is None:
                 message_log.give_up_nowait(subject, sids)
             else:
-                message_log.deliver_nowait(subject, sids, batch)
+                appended = message_log.deliver_nowait(subject, sids, batch)
+                firsts.append((subject, appended.base_sequence, sids))
         self._log.write_nowait()
+        if self.observer is not None:
+            dues = {entry.sid: entry.due for entry in delivery.entries}
+            for subject, first, sids in firsts:
+                if subject.config.history:
+                    entries = [(sid, dues[sid]) for sid in schedule_ids_of(sids)]
+                    self.observer.delivered(subject, first, entries)
         return message_log.written_end

@@ -25,6 +25,8 @@ from kumquat.gateway.admin.search import (
     browse,
     search_messages,
 )
+from kumquat.gateway.admin.trace import ARGUMENTS as _TRACE
+from kumquat.gateway.admin.trace import trace_message
 from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.wire.codes import ErrorCode
 
@@ -74,6 +76,7 @@ ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
     ("GET", "/messages"): (browse, BROWSE_ARGUMENTS),
     ("GET", "/search"): (search_messages, SEARCH_ARGUMENTS),
     ("GET", "/statistics"): (_statistics, ()),
+    ("GET", "/trace"): (trace_message, _TRACE),
 }
 
 

@@ -28,6 +28,7 @@ from kumquat.gateway.config.kinds import (
     Listener,
     is_loopback,
 )
+from kumquat.meta.catalogue import HISTORY_MODES
 from kumquat.meta.definitions import SubjectDefaults
 from kumquat.meta.values import BOOLEAN, INT_MAX, ConfigType, integer, one_of, whole
 
@@ -240,6 +241,29 @@ class BrokerConfig:
         "How long a cancel of an unknown delay id is remembered, for the message that it overtook.",
     )
 
+    # The history of messages
+
+    history: str = option(
+        "history",
+        "off",
+        HISTORY_MODES,
+        "Whether the lives of messages are recorded in __kumquat_actions, for subjects that do not set "
+        "history: off, sampled or all.",
+    )
+    history_sample: int = option(
+        "history.sample",
+        100,
+        integer(1),
+        "With history=sampled: of one message in so many, for subjects that do not set history.sample.",
+    )
+    history_buffer_events: int = option(
+        "history.buffer.events",
+        50_000,
+        integer(100),
+        "Events that may wait to be written to __kumquat_actions; one about many ranges of messages counts "
+        "as many. Further ones are dropped and counted: no client waits for the history.",
+    )
+
     # Groups
 
     group_min_session_timeout_ms: int = option(
@@ -429,6 +453,8 @@ class BrokerConfig:
             "log.message.timestamp.type": self.log_message_timestamp_type,
             "log.segment.bytes": self.log_segment_bytes,
             "delay.enabled": show(self.delay_enabled),
+            "history": self.history,
+            "history.sample": self.history_sample,
         }
         return SubjectDefaults.changed(options)
 

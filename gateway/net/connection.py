@@ -27,7 +27,7 @@ import trio
 
 from kumquat.gateway.net.answers import Answers
 from kumquat.gateway.net.burst import TURN_SECONDS, BurstHandler
-from kumquat.gateway.net.dispatch import Disconnect
+from kumquat.gateway.net.dispatch import SERVING, Disconnect
 from kumquat.gateway.net.limits import FREE
 from kumquat.gateway.net.receive import FrameError, ReceiveBuffer
 from kumquat.gateway.net.timeouts import Progress
@@ -83,6 +83,7 @@ class Connection:
         self._stopping = False
 
     async def run(self) -> None:
+        SERVING.set(self.session)
         try:
             with self._scope:
                 try:

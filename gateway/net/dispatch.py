@@ -25,6 +25,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -143,6 +144,10 @@ class Session:
         """A log line about this client."""
         return f"{self.peer} (client id {self.client_id!r}): {what}"
 
+
+SERVING: ContextVar[Session | None] = ContextVar("SERVING", default=None)
+"""For whom the task works that runs now: set once by each connection, None in the broker's own tasks. For
+reports alone (gateway/history says who wrote): what a request does must not depend on it."""
 
 Staged = tuple[Any, int]
 """The answer to a request whose batches are staged in the log but not written yet: the response (None:

@@ -18,7 +18,11 @@ is refused.
 subscriptions by pattern expect it. It is marked as internal and stays empty, and nobody can write to it:
 offsets are in the action log. `__kumquat_retry` is internal and empty too, and is made before clients can
 connect. Records that are sent to it are commands (core/delivery/commands.py). It can be neither changed nor
-deleted.
+deleted. `__kumquat_actions` is the history of messages (gateway/history): internal, written by the broker
+alone, made when the first subject has `history` on. Its retention can be changed, it cannot be deleted.
+
+The keeper knows which subjects have their history recorded, and tells `watch_history` when there is a first
+one, or none any more.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ import trio
 from kumquat.core.delivery.commands import TOPIC as RETRY
 from kumquat.core.logs.messages.subject import SubjectConfig
 from kumquat.gateway.net.dispatch import ANSWERABLE, Refused
-from kumquat.gateway.topics.table import OFFSETS, TopicTable
+from kumquat.gateway.topics.table import ACTIONS, INTERNAL, OFFSETS, TopicTable
 from kumquat.gateway.wire.codes import ErrorCode
 from kumquat.meta.definitions import effective
 from kumquat.meta.errors import MetaError, StoreError
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
     from kumquat.meta.registry import Registry
 
 MAX_NAME = 249
+ACTIONS_MS, ACTIONS_BYTES = 24 * 3_600_000, 256 << 20
+"""How much of the history is kept, unless its subject says otherwise."""
 AT_A_TIME = 100
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -103,12 +109,23 @@ class SubjectKeeper:
         """Is told when `index.keys` of a subject was set or reset."""
         self._internal = [OFFSETS]
         self._internal_reported = False
+        self._recorded: set[int] = set()
+        """Subjects whose history is recorded."""
+        self._tell_history: Callable[[bool], None] | None = None
         shared, values = log.subjects.defaults, effective({}, defaults)
         shared.log_append_time, shared.delay_enabled = values.log_append_time, values.delay_enabled
+        shared.history = values.history
         for subject in log.subjects:
             self._added(subject)
-            if configs := registry.configs(subject.id):
+            configs = registry.configs(subject.id)
+            if configs or (shared.history and subject.name in INTERNAL):
                 self._apply(subject, configs)
+
+    def watch_history(self, tell: Callable[[bool], None]) -> None:
+        """`tell` is called with whether the history of any subject is recorded: now, and when that
+        changes."""
+        self._tell_history = tell
+        tell(bool(self._recorded))
 
     def check_new(self, name: str) -> None:
         """Raises Refused unless a subject of this name may be made."""
@@ -180,6 +197,25 @@ class SubjectKeeper:
         """Make the topics that Kafka has for itself, and ours if it could not be made before."""
         await self._make(self._internal)
 
+    async def make_actions(self) -> Subject:
+        """The subject of the history, with a bound; made if it does not exist. Raises what a creation
+        raises."""
+        found = self._log.subjects.by_name.get(ACTIONS)
+        if found is None:
+            return await self.create(ACTIONS, self._actions_bounds({}))
+        missing = self._actions_bounds(self._registry.configs(found.id))
+        if missing:  # SQL was lost, or somebody has reset it: there must be a bound
+            await self.alter(found, missing)
+        return found
+
+    def _actions_bounds(self, configs: Mapping[str, str]) -> dict[str, str]:
+        longest = self.defaults.retention_ms
+        bounds = {
+            "retention.ms": str(ACTIONS_MS if longest < 0 else min(ACTIONS_MS, longest)),
+            "retention.bytes": str(ACTIONS_BYTES),
+        }
+        return {name: value for name, value in bounds.items() if name not in configs}
+
     async def _make(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self._log.subjects.by_name:
@@ -192,7 +228,7 @@ class SubjectKeeper:
 
     async def delete(self, subject: Subject) -> None:
         """Delete a subject with all its messages, also those that are pending; durable when it returns."""
-        _check_changes(subject)
+        _check_changes(subject, ACTIONS)
         pending = await self._delay.count(subject, 0, LONG_MAX)
         if subject.deleted:  # another client was quicker
             raise Refused(
@@ -228,19 +264,33 @@ class SubjectKeeper:
             log_append_time=values.log_append_time,
             delay_enabled=values.delay_enabled,
             index_keys=values.index_keys,
+            history=0 if subject.name in INTERNAL else values.history,
         )
         shared = self._log.subjects.defaults
         before, subject.config = subject.config, shared if config == shared else config
         if before.index_keys != config.index_keys:
             self.keys_changed(subject)
+        self._note_history(subject)
+
+    def _note_history(self, subject: Subject) -> None:
+        before = bool(self._recorded)
+        recorded = subject.config.history and subject.name not in INTERNAL
+        if recorded and not subject.deleted:
+            self._recorded.add(subject.id)
+        else:
+            self._recorded.discard(subject.id)
+        if bool(self._recorded) is not before and self._tell_history is not None:
+            self._tell_history(not before)
 
     def _added(self, subject: Subject) -> None:
+        self._note_history(subject)
         self.table.add(subject)
         metric = _metric_name(subject.name)
         if metric:
             self._by_metric_name[metric] = subject.name
 
     def _removed(self, subject: Subject) -> None:
+        self._note_history(subject)
         self.table.remove(subject)
         metric = _metric_name(subject.name)
         if self._by_metric_name.get(metric) == subject.name:
@@ -255,11 +305,17 @@ async def _together(change: Callable[[T], Awaitable[None]], items: Sequence[T]) 
                 nursery.start_soon(change, item)
 
 
-def _check_changes(subject: Subject) -> None:
+def _check_changes(subject: Subject, *also: str) -> None:
     if subject.name == RETRY:
         raise Refused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"topic {RETRY!r} is the broker's own: it is neither changed nor deleted",
+        )
+    if subject.name in also:
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {subject.name!r} is the broker's own and is not deleted. What it holds goes with its "
+            "retention.ms; history=off on a subject ends its recording",
         )
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
 
 OFFSETS = "__consumer_offsets"
-INTERNAL = frozenset({OFFSETS, RETRY})
+ACTIONS = "__kumquat_actions"
+"""What happened to messages: see gateway/history."""
+INTERNAL = frozenset({ACTIONS, OFFSETS, RETRY})
 """Topics that are Kafka's own, or ours: see subjects.py."""
 CHUNK = 256
 FORMS_KEPT = 4

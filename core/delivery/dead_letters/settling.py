@@ -6,15 +6,19 @@
 Whoever finishes joins all that is durable, also what another has written. If the action log cannot be
 written, the frames stay `unfinished`, and `finish` is to be called again. Nothing may be chosen by what is
 settled until then: the action log does not know it yet.
+
+An observer, if there is one, is told of each frame when both logs know it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kumquat.core.delivery.actions import Action, Joined
 from kumquat.core.delivery.dead_letters.join import Frame, Joiner
+from kumquat.core.records.batch import read_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +28,24 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.settles import Settled
     from kumquat.core.logs.messages.subject import Subject
+
+
+class Settlement(NamedTuple):
+    """Messages that settle others."""
+
+    subject: Subject
+    """Where they are."""
+    first: int
+    records: int
+    items: list[Settled]
+    end: int
+    """The position behind them."""
+
+
+class SettleObserver(Protocol):
+    """Who is told what was settled: the history of messages. It must not raise, and changes nothing."""
+
+    def settled(self, settlement: Settlement) -> None: ...
 
 
 class Settling:
@@ -41,6 +63,9 @@ class Settling:
         self._joiner = joiner
         self._append = append
         self._written = 0
+        self.observer: SettleObserver | None = None
+        """None while nobody's history is recorded."""
+        self._untold: deque[Settlement] = deque()
 
     @property
     def unfinished(self) -> bool:
@@ -52,6 +77,9 @@ class Settling:
         self._log.write_nowait()
         self._joiner.wrote(Frame(begin, appended.end, items))
         self._written = appended.end
+        if self.observer is not None:
+            records, base = read_head(batch).record_count, appended.base_sequence
+            self._untold.append(Settlement(subject, base, records, items, appended.end))
 
     def settle_bare(self, items: list[Settled]) -> None:
         """Settle what no message stands for: the action log alone says so."""
@@ -82,6 +110,10 @@ class Settling:
         assert isinstance(joined, Joined)
         position = self._append(actions)
         self._joiner.joined(joined.position)
+        while self._untold and self._untold[0].end <= joined.position:
+            settlement = self._untold.popleft()
+            if self.observer is not None:
+                self.observer.settled(settlement)
         self._actions.call_when_synced(position, partial(self._durable, joined.position))
 
     def _durable(self, position: int, error: KumquatError | None) -> None:

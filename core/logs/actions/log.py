@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from kumquat.core.delivery import actions as kinds
 from kumquat.core.delivery.actions import OF_NO_GROUP, Action
@@ -45,6 +46,16 @@ from kumquat.core.logs.disk.local_commit import LocalCommit
 from kumquat.core.logs.disk.rolling import Rolls
 
 log = logging.getLogger("kumquat.actions")
+
+
+class ActionObserver(Protocol):
+    """Who is told what the actions of a running broker do to messages: their history. It must not raise,
+    must not wait, and changes nothing."""
+
+    def applying(self, action: Action, beside: Sequence[Action]) -> None:
+        """The action is written, together with those `beside` it (itself among them), and about to be
+        applied: the groups are as they were before it."""
+
 
 SEGMENT_BYTES = 16 << 20
 """A start reads one segment, in about a second."""
@@ -84,6 +95,8 @@ class ActionLog:
         self._groups_left: deque[Group] = deque()
         self._subjects_left: deque[int] = deque()
         """What the snapshot of the active segment still lacks."""
+        self.observer: ActionObserver | None = None
+        """None while nobody's history is recorded."""
 
     @property
     def active(self) -> ActionSegment:
@@ -179,7 +192,10 @@ class ActionLog:
     def _apply(self, actions: Sequence[Action]) -> None:
         """As replay does: one that does not fit is passed over, the others count. Then it is raised."""
         wrong: Exception | None = None
+        observer = self.observer
         for action in actions:
+            if observer is not None:
+                observer.applying(action, actions)
             try:
                 self.groups.apply(action)
             except Exception as error:

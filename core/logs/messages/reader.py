@@ -27,7 +27,7 @@ from kumquat.core.errors import (
 )
 from kumquat.core.logs.disk.buffers import Buffers
 from kumquat.core.logs.disk.unreadable import is_damage
-from kumquat.core.logs.messages.format import HEADER_SIZE
+from kumquat.core.logs.messages.format import HEADER_SIZE, parse_header
 from kumquat.core.logs.messages.locator import Entries, Locator
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.segment import Segment
@@ -110,6 +110,20 @@ class Reader:
             why = "the segment that held it is gone or damaged"
             raise self._lost(subject, sequence, self.locator.next_base(subject, sequence), why)
         return entries, i
+
+    def store_time(self, subject: Subject, sequence: int) -> int:
+        """Blocks: when the batch was stored that holds a sequence: its frame says it."""
+        entries, i = self._locate(subject, sequence, nowait=False)
+        base, position, length = entries[i * ENTRY : i * ENTRY + 3]
+        place, header = Place(base, position, length), memoryview(bytearray(HEADER_SIZE))
+        segment = self._log.state.segment_of(position)
+        at_header = place._replace(position=position - HEADER_SIZE)  # `_fill` reads behind one
+        size = self._fill(subject, at_header, segment, header, nowait=False)
+        parsed = parse_header(header[:size], 0, position)
+        if isinstance(parsed, str):
+            where = f"{segment.path}, position {position}"
+            raise self._lost(subject, base, base + 1, f"{where}: {parsed}")
+        return parsed.store_time
 
     # --- bytes ---------------------------------------------------------------------------------
 

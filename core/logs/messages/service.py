@@ -263,6 +263,10 @@ class MessageService:
         """Timestamp and sequence of the first message that is not older."""
         return await in_thread(SEARCH, self.reader.offset_for_timestamp, subject, timestamp)
 
+    async def store_time(self, subject: Subject, sequence: int) -> int:
+        """When the broker stored a message (ms)."""
+        return await in_thread(READ, self.reader.store_time, subject, sequence)
+
     async def max_timestamp(self, subject: Subject) -> tuple[int, int] | None:
         return await in_thread(SEARCH, self.reader.max_timestamp, subject)
 

@@ -35,6 +35,9 @@ class SubjectConfig:
     """Whether batches are looked through for delay headers."""
     index_keys: bool = False
     """Whether its keys are indexed: see keys/."""
+    history: int = 0
+    """Of how many messages one has its life recorded; 1: of all, 0: of none. The log does not act on it:
+    who observes it does (observer.py)."""
 
 
 class Subject:

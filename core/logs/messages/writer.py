@@ -36,6 +36,7 @@ from kumquat.core.logs.messages.format import (
     pack_header,
     pack_subject_state,
 )
+from kumquat.core.logs.messages.observer import WriteObserver, WrittenFrame
 from kumquat.core.logs.messages.parked import (
     NO_ORIGIN,
     CancelItem,
@@ -103,6 +104,8 @@ class Writer:
         self._buffers: list[Buffer] = []
         self._staged_end = 0
         self.listener: DelayListener | None = None
+        self.observer: WriteObserver | None = None
+        """None while nobody's history is recorded."""
 
     @property
     def fenced(self) -> StorageError | None:
@@ -352,11 +355,19 @@ class Writer:
         active = self._state.active
         active.end = self._staged_end
         active.newest_store_time = max(active.newest_store_time, self._now_ms())
+        staged, self._staged = self._staged, []
         self._buffers = []
-        self._staged = []
         if self.listener is not None:
             for frame in delayed:
                 self.listener.apply(*frame)
+        if self.observer is not None:
+            self.observer.written(
+                [
+                    WrittenFrame(kind, subject, position, base, sequences, kept)
+                    for kind, subject, position, base, _, sequences, kept, _, _ in staged
+                    if subject is not None and subject.config.history
+                ]
+            )
 
     def _undo_staged(self, first: int = 0) -> None:
         """Take back what is staged, from this frame on."""

@@ -1,0 +1,167 @@
+"""The events of one message, out of `__kumquat_actions`.
+
+The history is searched from the time when the message was stored, forwards. Batches in which the name of
+the subject does not occur are not looked at further, and a record is decoded only if its key is the name. A
+message that was for later has a part of its life before that: the schedule id in its `delivered` event
+leads there, and `moved` events from one schedule id to the one before.
+
+Events that were dropped while it lived may have been its own: all of them together are one `missed`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kumquat.gateway.history.events import CANCELLED, DELIVERED, MISSED, MOVED, SCHEDULED
+from kumquat.gateway.history.reading import Slices
+from kumquat.gateway.history.texts import text_of
+from kumquat.gateway.topics.table import ACTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kumquat.core.records.records import Record
+    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.history.reading import Budget
+
+SLACK_MS = 2_000
+"""The history is written a little later than what it tells, and clocks are set."""
+MOST_EVENTS = 1_000
+"""In one answer."""
+_MOST_DELAYS = 20_000
+_OF_DELAYS = (SCHEDULED, MOVED, CANCELLED)
+
+Told = dict[str, Any]
+
+
+class Past(NamedTuple):
+    events: list[Told]
+    cut: bool
+    """There may be more: too much had to be read."""
+
+
+async def past_of(
+    broker: Broker, subject: str, sequence: int, stored: int, created: int | None, budget: Budget
+) -> Past:
+    """Of a message that was `stored` then (ms). `created`: when it was sent for later, if it was."""
+
+    def about(event: Told) -> bool:
+        return event["event"] == MISSED or _has(event, sequence)
+
+    events, cut = await _search(broker, subject, stored - SLACK_MS, about, MOST_EVENTS, budget)
+    delivery = next((each for each in events if each["event"] == DELIVERED), None)
+    if delivery is not None and created is not None:
+        sid = _place(delivery, sequence)
+        delays, short = await _search(
+            broker, subject, created - SLACK_MS, _is_of_delay, _MOST_DELAYS, budget
+        )
+        events = [*_chain(delays, {sid}), *events]
+        cut = cut or short
+    return Past([_shown(event, sequence) for event in _missed_once(events)], cut)
+
+
+async def past_of_delay(
+    broker: Broker, subject: str, delay_id: str | None, sid: int | None, budget: Budget
+) -> Past:
+    """Of a message for later, which may have no sequence yet: all that is kept of its history."""
+
+    def about(event: Told) -> bool:
+        return _is_of_delay(event) or event["event"] == DELIVERED
+
+    events, cut = await _search(broker, subject, 0, about, _MOST_DELAYS, budget)
+    sids = {sid} if sid is not None else set()
+    if delay_id is not None:
+        sids |= {e["sid"] for e in events if e["event"] in _OF_DELAYS and e["delay_id"] == delay_id}
+    found = _chain(events, sids)
+    found += [e for e in events if e["event"] == DELIVERED and sids.intersection(e["sid"])]
+    found.sort(key=lambda event: int(event["at"]))
+    return Past([_shown(event, None) for event in found], cut)
+
+
+async def _search(
+    broker: Broker,
+    subject: str,
+    since: int,
+    about: Callable[[Told], bool],
+    most: int,
+    budget: Budget,
+) -> Past:
+    log = broker.log
+    history = log.subjects.by_name.get(ACTIONS)
+    if history is None:
+        return Past([], cut=False)
+    at = await log.offset_for_timestamp(history, since) if since > 0 else (0, history.earliest)
+    if at is None:
+        return Past([], cut=False)
+    key, found = subject.encode(), list[Told]()
+
+    def fits(record: Record) -> bool:
+        return record.key == key or record.key == b""
+
+    slices = Slices(log, history, at[1], history.high_watermark, budget, mark=key)
+    while len(found) < most and (records := await slices.next(fits)) is not None:
+        found += [event for record in records if about(event := _decoded(record))]
+    cut = len(found) >= most or (budget.spent and slices.at < history.high_watermark)
+    return Past(found[:most], cut)
+
+
+def _decoded(record: Record) -> Told:
+    try:
+        event: Told = json.loads(record.value or b"{}")
+    except ValueError:
+        return {"event": "unreadable", "at": record.timestamp}
+    return event
+
+
+def _has(event: Told, sequence: int) -> bool:
+    ranges = event.get("ranges") or ()
+    return any(first <= sequence < first + count for first, count in ranges)
+
+
+def _is_of_delay(event: Told) -> bool:
+    return event["event"] in _OF_DELAYS
+
+
+def _place(delivery: Told, sequence: int) -> int:
+    """The schedule id of a sequence in a `delivered` event."""
+    passed = 0
+    for first, count in delivery["ranges"]:
+        if first <= sequence < first + count:
+            sid: int = delivery["sid"][passed + sequence - first]
+            return sid
+        passed += count
+    raise ValueError(f"{sequence} is not in {delivery['ranges']}")
+
+
+def _chain(events: list[Told], sids: set[int]) -> list[Told]:
+    """The events of these schedule ids and of those that they were moved from and to, oldest first."""
+    found: list[Told] = []
+    for event in reversed(events):
+        if event["event"] == MOVED and event.get("to") in sids:
+            sids.add(event["sid"])
+        if event["event"] in _OF_DELAYS and event["sid"] in sids:
+            found.append(event)
+    found.reverse()
+    return found
+
+
+def _missed_once(events: list[Told]) -> list[Told]:
+    missed = [event for event in events if event["event"] == MISSED]
+    if not missed:
+        return events
+    once = {**missed[0], "count": sum(event["count"] for event in missed)}
+    return [once if event is missed[0] else event for event in events if event not in missed[1:]]
+
+
+def _shown(event: Told, sequence: int | None) -> Told:
+    """An event as a trace shows it: about the one message."""
+    told = {name: value for name, value in event.items() if name not in ("ranges", "dues")}
+    if event["event"] == DELIVERED and sequence is not None:
+        sid = _place(event, sequence)
+        told["sid"] = sid
+        if "dues" in event:
+            told["due"] = event["dues"][event["sid"].index(sid)]
+            told["late_ms"] = event["at"] - told["due"]
+    told["text"] = text_of(told)
+    return told

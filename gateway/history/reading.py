@@ -1,0 +1,138 @@
+"""Reading a subject for a trace: slice by slice, within a budget, and without holding up others.
+
+A slice is some batches. It is read as any Fetch reads, and its records are looked at in a thread. What
+retention takes meanwhile, and what is damaged, is passed over: a trace tells what there is. When the budget
+of time or bytes is used up, reading stops, and `Budget.spent` says so.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kumquat.core.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    OffsetOutOfRange,
+    UnsupportedCompression,
+)
+from kumquat.core.pools import SEARCH, in_thread
+from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
+from kumquat.core.records.compression import inflate
+from kumquat.core.records.records import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kumquat.core.logs.messages.service import MessageService
+    from kumquat.core.logs.messages.subject import Subject
+    from kumquat.core.logs.messages.tail import Batch
+    from kumquat.core.records.records import Record
+
+SLICE_BYTES = 256 << 10
+SECONDS = 5.0
+MOST_BYTES = 64 << 20
+_GARBLED = (CorruptMessage, InvalidRecord, UnsupportedCompression)
+
+
+class Budget:
+    """How much a trace may read."""
+
+    def __init__(self, seconds: float = SECONDS, most_bytes: int = MOST_BYTES) -> None:
+        self._until = trio.current_time() + seconds
+        self._left = most_bytes
+
+    @property
+    def spent(self) -> bool:
+        return self._left <= 0 or trio.current_time() >= self._until
+
+    def take(self, size: int) -> None:
+        self._left -= size
+
+
+class Slices:
+    """The records of a subject that fit, from a sequence on, in slices."""
+
+    def __init__(
+        self,
+        log: MessageService,
+        subject: Subject,
+        begin: int,
+        end: int,
+        budget: Budget,
+        *,
+        mark: bytes = b"",
+    ) -> None:
+        """Up to `end`. `mark`: bytes that are in every record that could fit; others are not opened."""
+        self._log = log
+        self._subject = subject
+        self._end = min(end, subject.high_watermark)
+        self._budget = budget
+        self._mark = mark
+        self.at = max(begin, subject.earliest)
+
+    async def next(self, fits: Callable[[Record], bool]) -> list[Record] | None:
+        """Those of the next slice; None: that was all, or the budget is spent. `fits` is called in a
+        thread."""
+        if self.at >= self._end or self._budget.spent:
+            return None
+        try:
+            batches = await self._log.read(self._subject, self.at, SLICE_BYTES, True)
+        except OffsetOutOfRange:
+            self.at = max(self.at + 1, self._subject.earliest)
+            return []
+        except CorruptMessage:
+            self.at = max(self.at + 1, (await self._log.bounds(self._subject, self.at))[1])
+            return []
+        if not batches:
+            return None
+        begin, head = self.at, read_head(batches[-1])
+        self.at = head.base_offset + head.last_offset_delta + 1
+        self._budget.take(sum(map(len, batches)))
+        limit, end = self._log.inflation.limit, self._end
+        found = await in_thread(SEARCH, _matching, batches, self._mark, fits, limit)
+        return [record for record in found if begin <= record.offset < end]
+
+
+def _matching(
+    batches: Sequence[Batch], mark: bytes, fits: Callable[[Record], bool], limit: int
+) -> list[Record]:
+    found: list[Record] = []
+    for batch in batches:
+        view = memoryview(batch)
+        try:
+            if not mark or _has(view, mark, limit):
+                found += [record for record in records_of(view, limit) if fits(record)]
+        except _GARBLED:
+            continue
+    return found
+
+
+def _has(batch: memoryview, mark: bytes, limit: int) -> bool:
+    codec, data = read_head(batch).attributes & CODEC_MASK, batch[HEAD_SIZE:]
+    return mark in bytes(inflate(codec, data, limit))
+
+
+def shown(data: bytes | None) -> dict[str, str] | None:
+    """Bytes in JSON: text where they are UTF-8, else base64."""
+    if data is None:
+        return None
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}
+
+
+def head_of(record: Record, stored: int | None) -> dict[str, Any]:
+    """A message without its value."""
+    headers = [{"name": name, "value": shown(value)} for name, value in record.headers]
+    pairs = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    return {
+        "timestamp": record.timestamp,
+        "stored": stored,
+        "key": shown(record.key),
+        "headers": headers,
+        "size": len(record.key or b"") + len(record.value or b"") + pairs,
+    }
