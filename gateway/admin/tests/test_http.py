@@ -23,24 +23,6 @@ if TYPE_CHECKING:
 COUNT = "/delay/count"
 
 
-async def raw(endpoint: Endpoint, *pieces: bytes) -> bytes:
-    """All that is answered to these bytes until the endpoint closes the connection."""
-    async with await endpoint.connect() as stream:
-        try:
-            for piece in pieces:
-                await stream.send_all(piece)
-            await stream.send_eof()
-        except trio.BrokenResourceError:
-            pass
-        answer = bytearray()
-        try:
-            while data := await stream.receive_some():
-                answer += data
-        except trio.BrokenResourceError:
-            pass
-        return bytes(answer)
-
-
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:9093", "localhost", "LocalHost:1", "[::1]:80", "[::1]"]
 )
@@ -136,7 +118,7 @@ def test_what_is_no_request_ends_its_connection_and_no_other(
     pieces: Sequence[bytes], status: bytes
 ) -> None:
     async def check(endpoint: Endpoint) -> None:
-        answer = await raw(endpoint, *pieces)
+        answer = await endpoint.raw(*pieces)
         assert answer.startswith(b"HTTP/1.1 " + status)
         assert b'"message": ' in answer
         assert await endpoint.get(COUNT) == (200, {"count": 5})
@@ -148,8 +130,8 @@ def test_what_is_no_request_ends_its_connection_and_no_other(
 @given(st.binary(max_size=200))
 def test_any_bytes_leave_the_endpoint_alive(data: bytes) -> None:
     async def check(endpoint: Endpoint) -> None:
-        await raw(endpoint, data)
-        await raw(endpoint, b"POST /delay/cancel HTTP/1.1\r\nHost: localhost\r\n" + data)
+        await endpoint.raw(data)
+        await endpoint.raw(b"POST /delay/cancel HTTP/1.1\r\nHost: localhost\r\n" + data)
         assert await endpoint.get(COUNT) == (200, {"count": 5})
 
     serve_admin(check)
@@ -158,7 +140,7 @@ def test_any_bytes_leave_the_endpoint_alive(data: bytes) -> None:
 def test_one_connection_serves_many_requests_even_sent_together() -> None:
     async def check(endpoint: Endpoint) -> None:
         ask = b"GET /delay/count HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        answer = await raw(endpoint, ask * 3, b"HEAD" + ask[3:], ask)
+        answer = await endpoint.raw(ask * 3, b"HEAD" + ask[3:], ask)
         assert answer.count(b"HTTP/1.1 200") == 5
         assert answer.count(b'{"count": 5}') == 4
 
