@@ -274,6 +274,14 @@ def test_an_address_that_cannot_be_had_is_one_line() -> None:
         bind_admin(AdminListener("127.0.0.1", taken.getsockname()[1]))
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", ""])
+def test_other_machines_are_served_only_where_that_is_allowed(host: str) -> None:
+    with bind_admin(AdminListener(host, 0), allow_remote=True) as sock:
+        assert sock.getsockname()[0] in ("0.0.0.0", "::")
+    with pytest.raises(BindError, match=r"is not loopback; use 127\.0\.0\.1"):
+        bind_admin(AdminListener(host, 0))
+
+
 def test_a_name_that_is_not_loopback_after_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     anywhere = [(2, 1, 6, "", ("0.0.0.0", 0))]
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: anywhere)
