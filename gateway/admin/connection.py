@@ -92,8 +92,9 @@ class Connection:
         self._stopping = stopping
         self._scope = trio.CancelScope()
         self._reading = trio.CancelScope()
-        self._sending = trio.Lock()
         self._exchange: Exchange | None = None
+        self._head = b""
+        """Of an answer; it is sent together with the body."""
         self._due = inf
         """When the client must have sent more."""
         self._begun = self._ended = False
@@ -183,12 +184,14 @@ class Connection:
             self._expect_request()
 
     async def _send(self, data: bytes) -> None:
-        if not data:
+        data, self._head = self._head + data, b""
+        if self._exchange is not None and self._exchange.at_head:
+            self._head = data
+        if self._head or not data:
             return
         try:
-            async with self._sending:
-                with trio.fail_after(SEND_SECONDS):
-                    await self._stream.send_all(data)
+            with trio.fail_after(SEND_SECONDS):
+                await self._stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             self._scope.cancel()
 
@@ -201,8 +204,9 @@ class Connection:
             return
         self._wait_until(trio.current_time() + RECEIVE_SECONDS)
         try:
-            async with self._sending:
-                await self._stream.send_eof()
+            await self._stream.send_eof()
+        except trio.BusyResourceError:
+            pass  # a refusal is being sent; the client sees the end when the time is over
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._scope.cancel()
 

@@ -58,6 +58,8 @@ class Exchange:
         self._limit = trio.CancelScope()
         self._started = False
         self.phase = Phase.RECEIVING
+        self.at_head = False
+        """What is sent now is the head of an answer whose body follows at once."""
 
     async def run(
         self, scope: Scope, receive: Receive, send: Send, on_received: Callable[[], None]
@@ -129,10 +131,14 @@ class Exchange:
             self._limit.deadline = inf
             headers = list(message.get("headers", ()))
             names = {name.lower() for name, _ in headers}
-            if b"content-length" not in names:
+            if b"content-length" in names:
+                self.at_head = True
+            else:
                 self.phase = Phase.STREAMING
             headers += [header for header in HEADERS.items() if header[0] not in names]
-            message = {**message, "headers": headers}
+            await self._send({**message, "headers": headers})
+            self.at_head = False
+            return
         await self._send(message)
 
     async def _refuse(self, error: HttpError, *headers: tuple[bytes, bytes]) -> None:
@@ -147,4 +153,4 @@ class Exchange:
         )
         start = {"type": "http.response.start", "status": error.status, "headers": headers}
         await self._take(start)
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        await self._take({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,7 +1,8 @@
-"""Three lines to paste that try a running broker. `kumquat serve --hints` and `make run` show them.
+"""Three lines to paste that try a running broker, and where its console is. `kumquat serve --hints` and
+`make run` show them.
 
-They use the command line of kafka-python, an ordinary client. Where it is not installed, the first line
-installs it.
+The lines use the command line of kafka-python, an ordinary client. Where it is not installed, the first
+line installs it.
 """
 
 import re

@@ -100,6 +100,8 @@ async def _serve(
             if url is not None:
                 opened += f"; admin endpoint on {url}"
             logger.info("kumquat %s ready on %s; %s", version(), addresses, opened)
+            if broker.config.admin_allow_remote and url is not None:
+                logger.warning("other machines may reach %s, which has no authentication", url)
             if on_ready is not None:
                 on_ready(_show(sockets[0]), url)
         nursery.cancel_scope.cancel()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,9 +28,10 @@ from kumquat.gateway.config.kinds import AdminListener
 from kumquat.gateway.config.options import BrokerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp
 
 DEADLINE = 60.0
 EPOCH = 1_700_000_000_000  # 2023-11-14T22:13:20Z
@@ -108,11 +110,10 @@ def pending(number: int, key: bytes | None = b"key") -> Pending:
 
 
 @dataclass
-class Endpoint:
+class Client:
+    """Asks an endpoint, each time on a connection of its own."""
+
     port: int
-    delay: FakeDelay
-    server: AdminServer
-    clock: MockClock
 
     @property
     def url(self) -> str:
@@ -144,6 +145,33 @@ class Endpoint:
             await stream.send_all(data + (http.send(h11.EndOfMessage()) or b""))
             return await receive(stream, http)
 
+    async def raw(self, *pieces: bytes) -> bytes:
+        """All that is answered to these bytes until the endpoint closes the connection."""
+        async with await self.connect() as stream:
+            try:
+                for piece in pieces:
+                    await stream.send_all(piece)
+                await stream.send_eof()
+            except trio.BrokenResourceError:
+                pass
+            answer = bytearray()
+            try:
+                while data := await stream.receive_some():
+                    answer += data
+            except trio.BrokenResourceError:
+                pass
+            return bytes(answer)
+
+
+@dataclass
+class Endpoint(Client):
+    delay: FakeDelay
+    server: AdminServer
+    clock: MockClock
+    running: trio.CancelScope = field(default_factory=trio.CancelScope)
+    ended: trio.Event = field(default_factory=trio.Event)
+    """Set when the server has stopped."""
+
 
 async def receive(stream: trio.SocketStream, http: h11.Connection) -> tuple[int, dict[str, Any]]:
     """Status and answer of the request that was sent."""
@@ -160,6 +188,18 @@ async def receive(stream: trio.SocketStream, http: h11.Connection) -> tuple[int,
             return status, json.loads(body)
         else:
             raise AssertionError(f"unexpected: {event}")
+
+
+@asynccontextmanager
+async def listening(application: ASGIApp) -> AsyncIterator[Client]:
+    """An endpoint with this application, on a free port."""
+    server = AdminServer(application)
+    sock = bind_admin(AdminListener("127.0.0.1", 0))
+    port = sock.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run, sock)
+        yield Client(port)
+        server.stop()
 
 
 def serve_admin(
@@ -182,8 +222,15 @@ def serve_admin(
         sock = bind_admin(AdminListener("127.0.0.1", 0))
         port = sock.getsockname()[1]
         async with trio.open_nursery() as nursery:
-            await nursery.start(server.run, sock)
-            await check(Endpoint(port, delay, server, clock))
+            endpoint = Endpoint(port, delay, server, clock)
+
+            async def run(*, task_status: trio.TaskStatus[None]) -> None:
+                with endpoint.running:
+                    await server.run(sock, task_status=task_status)
+                endpoint.ended.set()
+
+            await nursery.start(run)
+            await check(endpoint)
             server.stop()
 
     async def watched() -> None:

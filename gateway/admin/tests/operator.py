@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from kumquat.gateway.admin.app import make_app
-from kumquat.gateway.admin.server import AdminServer, bind_admin
+from kumquat.gateway.admin.tests.endpoint import listening
 from kumquat.gateway.cli.main import main
-from kumquat.gateway.config.kinds import AdminListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,10 +62,5 @@ class Operator:
 
 @asynccontextmanager
 async def operator(served: Served, capsys: pytest.CaptureFixture[Any]) -> AsyncIterator[Operator]:
-    server = AdminServer(make_app(served.broker))
-    sock = bind_admin(AdminListener("127.0.0.1", 0))
-    port = sock.getsockname()[1]
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server.run, sock)
-        yield Operator(f"http://127.0.0.1:{port}", capsys)
-        server.stop()
+    async with listening(make_app(served.broker)) as client:
+        yield Operator(client.url, capsys)

@@ -23,24 +23,6 @@ if TYPE_CHECKING:
 COUNT = "/delay/count"
 
 
-async def raw(endpoint: Endpoint, *pieces: bytes) -> bytes:
-    """All that is answered to these bytes until the endpoint closes the connection."""
-    async with await endpoint.connect() as stream:
-        try:
-            for piece in pieces:
-                await stream.send_all(piece)
-            await stream.send_eof()
-        except trio.BrokenResourceError:
-            pass
-        answer = bytearray()
-        try:
-            while data := await stream.receive_some():
-                answer += data
-        except trio.BrokenResourceError:
-            pass
-        return bytes(answer)
-
-
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:9093", "localhost", "LocalHost:1", "[::1]:80", "[::1]"]
 )
@@ -136,7 +118,7 @@ def test_what_is_no_request_ends_its_connection_and_no_other(
     pieces: Sequence[bytes], status: bytes
 ) -> None:
     async def check(endpoint: Endpoint) -> None:
-        answer = await raw(endpoint, *pieces)
+        answer = await endpoint.raw(*pieces)
         assert answer.startswith(b"HTTP/1.1 " + status)
         assert b'"message": ' in answer
         assert await endpoint.get(COUNT) == (200, {"count": 5})
@@ -148,8 +130,8 @@ def test_what_is_no_request_ends_its_connection_and_no_other(
 @given(st.binary(max_size=200))
 def test_any_bytes_leave_the_endpoint_alive(data: bytes) -> None:
     async def check(endpoint: Endpoint) -> None:
-        await raw(endpoint, data)
-        await raw(endpoint, b"POST /delay/cancel HTTP/1.1\r\nHost: localhost\r\n" + data)
+        await endpoint.raw(data)
+        await endpoint.raw(b"POST /delay/cancel HTTP/1.1\r\nHost: localhost\r\n" + data)
         assert await endpoint.get(COUNT) == (200, {"count": 5})
 
     serve_admin(check)
@@ -158,7 +140,7 @@ def test_any_bytes_leave_the_endpoint_alive(data: bytes) -> None:
 def test_one_connection_serves_many_requests_even_sent_together() -> None:
     async def check(endpoint: Endpoint) -> None:
         ask = b"GET /delay/count HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        answer = await raw(endpoint, ask * 3, b"HEAD" + ask[3:], ask)
+        answer = await endpoint.raw(ask * 3, b"HEAD" + ask[3:], ask)
         assert answer.count(b"HTTP/1.1 200") == 5
         assert answer.count(b'{"count": 5}') == 4
 
@@ -290,6 +272,14 @@ def test_an_address_that_cannot_be_had_is_one_line() -> None:
         pytest.raises(BindError, match=r"cannot listen on HTTP://127\.0\.0\.1:[0-9]+: Addr"),
     ):
         bind_admin(AdminListener("127.0.0.1", taken.getsockname()[1]))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", ""])
+def test_other_machines_are_served_only_where_that_is_allowed(host: str) -> None:
+    with bind_admin(AdminListener(host, 0), allow_remote=True) as sock:
+        assert sock.getsockname()[0] in ("0.0.0.0", "::")
+    with pytest.raises(BindError, match=r"is not loopback; use 127\.0\.0\.1"):
+        bind_admin(AdminListener(host, 0))
 
 
 def test_a_name_that_is_not_loopback_after_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,6 +232,26 @@ def test_the_first_line_to_paste_installs_the_client_where_it_is_missing(
     assert "pip" not in second
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://127.0.0.1:9093", "\nconsole: http://127.0.0.1:9093\n"),
+        ("http://0.0.0.0:9093", "\nconsole: http://127.0.0.1:9093\n"),
+        ("http://[::]:9093", "\nconsole: http://127.0.0.1:9093\n"),
+    ],
+)
+def test_whoever_tries_the_broker_is_shown_its_console(
+    url: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hints.show_hints("127.0.0.1:9092", url)
+    assert shown in capsys.readouterr().out
+
+
+def test_no_console_is_shown_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    hints.show_hints("127.0.0.1:9092", None)
+    assert "console" not in capsys.readouterr().out
+
+
 def test_the_lines_to_paste_name_an_address_that_can_be_reached() -> None:
     assert " 127.0.0.1:9092 " in hints.hints("0.0.0.0:9092")[0]
     assert " 127.0.0.1:9092 " in hints.hints("[::]:9092")[0]

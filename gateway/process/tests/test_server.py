@@ -9,6 +9,7 @@ import socket
 import struct
 from contextlib import closing
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 from kafka import KafkaProducer
@@ -62,6 +63,31 @@ def test_a_stop_answers_a_fetch_that_would_wait_for_a_minute(kumquat: TestBroker
     assert kumquat.stop() == 0
     assert raw.receive(), "the Fetch is answered"
     raw.socket.close()
+
+
+@pytest.mark.parametrize(
+    "begin", [b"", b"GET /statistics HT", b"GET /statistics HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+)
+def test_a_stop_does_not_wait_for_clients_of_the_admin_endpoint(
+    kumquat: TestBroker, begin: bytes
+) -> None:
+    port = int(kumquat.admin.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as client:
+        client.sendall(begin)
+        if begin.endswith(b"\n"):
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        assert kumquat.stop() == 0
+        assert client.recv(1 << 16) == b""
+
+
+@pytest.mark.kumquat(admin_listener="HTTP://0.0.0.0:0", admin_allow_remote=True)
+def test_an_operator_is_told_that_other_machines_reach_the_admin_endpoint(
+    kumquat: TestBroker,
+) -> None:
+    kumquat.wait_for_log("which has no authentication")
+    url = kumquat.admin.replace("0.0.0.0", "127.0.0.1")
+    with urlopen(f"{url}/statistics", timeout=DEADLINE) as answer:
+        assert answer.status == 200
 
 
 def test_what_was_acked_before_a_stop_is_there_after_it(kumquat: TestBroker) -> None:
