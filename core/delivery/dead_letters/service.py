@@ -126,7 +126,7 @@ class DeadLetters:
                     self._round_ended.set()
                     self._round_ended = trio.Event()
                     self.settling.keep_up()
-                except KumquatError as error:
+                except Exception as error:  # whatever it is, it must not stop the broker
                     await self._pause(error)
                     continue
                 self._resumed()
@@ -145,11 +145,13 @@ class DeadLetters:
         with trio.move_on_after(min(pause, _KEEP_UP_SECONDS)):
             await self._news.wait()
 
-    async def _pause(self, error: KumquatError) -> None:
+    async def _pause(self, error: Exception) -> None:
         """The logs themselves fail."""
-        if self._stopped is None or self._stopped.reason != str(error):
-            log.error("no dead letters can be written: %s", error)
-        self._stopped = again(self._stopped, str(error), trio.current_time())
+        reason = _text(error)
+        if self._stopped is None or self._stopped.reason != reason:
+            trace = None if _is_foreseen(error) else error
+            log.error("no dead letters can be written: %s", reason, exc_info=trace)
+        self._stopped = again(self._stopped, reason, trio.current_time())
         await trio.sleep_until(self._stopped.due)
 
     def _resumed(self) -> None:
@@ -221,6 +223,11 @@ class DeadLetters:
         found = self._log.subjects.by_name.get(name)
         if found is None:
             found = await self._make(name, subject)
+        if found is subject:  # it would fail, die and come back, each time a little larger
+            raise NotMade(
+                f"{name} is the subject of the messages itself: set errors.deadletterqueue.topic.name of "
+                "the group to another name"
+            )
         adopted = adopt(self._groups, found.id)
         if adopted:
             await self._actions.wait_synced(self._append(adopted))
@@ -297,5 +304,8 @@ class DeadLetters:
 
 def _text(error: Exception) -> str:
     """An error that was not foreseen is told with its name."""
-    foreseen = isinstance(error, (KumquatError, OSError))
-    return str(error) if foreseen else f"{type(error).__name__}: {error}"
+    return str(error) if _is_foreseen(error) else f"{type(error).__name__}: {error}"
+
+
+def _is_foreseen(error: Exception) -> bool:
+    return isinstance(error, (KumquatError, OSError))
