@@ -16,6 +16,7 @@ A client that shares by pull offsets, or reads plain ones, says which message fa
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -186,10 +187,14 @@ def _find_pull(
 
 
 def _lease_at(log: PullLog, pull: int) -> Lease | None:
-    for lease in log.leases:
-        if lease.pull <= pull < lease.end:
-            return lease.part(pull - lease.pull, 1)
-    return None
+    i = bisect_right(log.leases, pull, key=_pull) - 1
+    if i < 0 or pull >= log.leases[i].end:
+        return None
+    return log.leases[i].part(pull - log.leases[i].pull, 1)
+
+
+def _pull(lease: Lease) -> int:
+    return lease.pull
 
 
 def _find_plain(progress: Progress | None, offset: int, high_watermark: int) -> Lease | None:

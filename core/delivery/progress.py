@@ -266,7 +266,8 @@ class Progress:
         return taken
 
     def _take(self, first: int, end: int) -> list[Lease]:
-        """Take sequences below the cursor from wherever they are; gives what was not settled."""
+        """Take sequences below the cursor from wherever they are; gives what was not settled. Each is in
+        one place, and pull logs come last: that is a walk through all leases."""
         taken = [
             Lease(0, part.first, part.size, part.attempt, part.since, 0)
             for part in self.redelivery.cut(first, end)
@@ -275,9 +276,11 @@ class Progress:
             Lease(0, wait.first, wait.size, wait.attempt, wait.since, 0)
             for wait in self.waiting.cut(first, end)
         ]
-        for log in self.pull_logs.values():
-            taken += log.take(first, end)
         taken += self._take_doomed(first, end)
+        for log in self.pull_logs.values():
+            if _covers(taken, end - first):
+                break
+            taken += log.take(first, end)
         return taken
 
     def add_doomed(self, doomed: Doomed) -> None:

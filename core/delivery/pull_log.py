@@ -118,13 +118,18 @@ class PullLog:
 
     def take(self, first: int, end: int) -> list[Lease]:
         """Take out the sequences from `first` to `end`, as far as they are here; gives what that was."""
-        kept: list[Lease] = []
-        taken: list[Lease] = []
-        for lease in self.leases:
-            _part(lease, first, end, kept, taken)
-        if taken:
-            self.leases = deque(kept)
-            self.unacked -= sum(lease.size for lease in taken)
+        leases, taken = self.leases, list[Lease]()
+        # By number, which is faster: there may be thousands of leases, and a client may give back messages
+        # one by one.
+        hits = [i for i, one in enumerate(leases) if one[1] < end and first < one[1] + one[2]]
+        for i in reversed(hits):
+            kept = list[Lease]()
+            _part(leases[i], first, end, kept, taken)
+            del leases[i]
+            for lease in reversed(kept):
+                leases.insert(i, lease)
+        taken.reverse()
+        self.unacked -= sum(lease.size for lease in taken)
         return taken
 
     def take_whole(self, ranges: list[list[int]]) -> dict[int, Lease]:

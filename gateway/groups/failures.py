@@ -86,6 +86,8 @@ class Failures:
             why = "the mode is consume.mode=exclusive"
         elif roster.client_assigned is not None:
             why = "its members assign partitions themselves"
+        elif not group.members and not group.last_kind:
+            why = "it has never had a member, its consumers choose what they read"
         elif not shares and division is not None and division.non_sharers:
             why = f"the client of member {next(iter(division.non_sharers))} is not known to share"
         if why:

@@ -3,11 +3,15 @@
 A message that failed and waits to be delivered again may be older than its subject keeps messages. It is
 not to vanish: shortly before retention takes it, it becomes a dead letter, while its bytes are still there.
 What was never delivered, or is leased just now, goes as in Kafka: it is counted, and logged.
+
+A million may be about to go. So they are doomed some at a time: an action with all of them would stop the
+broker for many seconds, and each one that is doomed takes ten times the memory of one that waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from kumquat.core.delivery.actions import EXPIRED, Doom
 from kumquat.core.delivery.progress import Progress
@@ -16,26 +20,29 @@ from kumquat.core.delivery.state import Groups
 TEXT = "retention was about to delete the message before it could be delivered again"
 
 
-def dooms(groups: Groups, earliest: Mapping[int, int]) -> list[Doom]:
-    """What is to become dead letters before all below these sequences is gone, by subject id."""
+def dooms(groups: Groups, earliest: Mapping[int, int], most: int) -> list[Doom]:
+    """What is to become dead letters before all below these sequences is gone, by subject id; at most so
+    many ranges."""
     made: list[Doom] = []
     for group in groups.by_id.values():
         for sid, progress in group.progress.items():
             if progress.retries and sid in earliest:
-                ranges = list(_failed_below(progress, earliest[sid]))
+                ranges = list(islice(_failed_below(progress, earliest[sid]), most))
                 if ranges:
                     made.append(Doom(group.id, sid, 0, ranges, EXPIRED, TEXT))
+                    most -= len(ranges)
     return made
 
 
-def pending(groups: Groups, earliest: Mapping[int, int]) -> bool:
-    """Whether there are still messages below these sequences whose dead letters are not written."""
-    return any(
-        first < earliest[sid]
+def pending(groups: Groups, earliest: Mapping[int, int]) -> int:
+    """How many messages there are still below these sequences whose dead letters are not written."""
+    return sum(
+        min(doomed.end, earliest[sid]) - doomed.first
         for group in groups.by_id.values()
         for sid, progress in group.progress.items()
         if progress.doomed and sid in earliest
-        for first in progress.doomed
+        for doomed in progress.doomed.values()
+        if doomed.first < earliest[sid]
     )
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from kumquat.core.delivery.dead_letters.backlog import Backlog, Failure, again
+from kumquat.core.delivery.dead_letters.backlog import FIRST_PAUSE, Backlog, Failure, again
 from kumquat.core.delivery.dead_letters.expiry import dooms, pending
 from kumquat.core.delivery.dead_letters.letters import Address, address, headers_of, without_body
 from kumquat.core.delivery.dead_letters.names import letters_name
@@ -30,11 +30,11 @@ from kumquat.core.delivery.dead_letters.packing import Packer
 from kumquat.core.delivery.dead_letters.reader import READ_BYTES, Loaded, MessageReader
 from kumquat.core.delivery.dead_letters.redrive import Redrives
 from kumquat.core.delivery.dead_letters.settling import Settling
-from kumquat.core.errors import KumquatError
+from kumquat.core.errors import KumquatError, StorageError
 from kumquat.core.records.rewrite import build
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.dead_letters.backlog import Pair
@@ -55,6 +55,9 @@ _IN_A_ROW = 50
 _KEEP_UP_SECONDS = 5.0
 """How long what a start has to replay may grow beyond the active segment."""
 _EXPIRY_SECONDS = 10.0
+"""How long retention waits for the next dead letter to be written."""
+_EXPIRED_AT_ONCE = 1_000
+"""Ranges of messages: some 20 ms."""
 
 
 class NotMade(KumquatError):
@@ -123,7 +126,7 @@ class DeadLetters:
                     self._round_ended.set()
                     self._round_ended = trio.Event()
                     self.settling.keep_up()
-                except KumquatError as error:
+                except Exception as error:  # whatever it is, it must not stop the broker
                     await self._pause(error)
                     continue
                 self._resumed()
@@ -142,11 +145,13 @@ class DeadLetters:
         with trio.move_on_after(min(pause, _KEEP_UP_SECONDS)):
             await self._news.wait()
 
-    async def _pause(self, error: KumquatError) -> None:
+    async def _pause(self, error: Exception) -> None:
         """The logs themselves fail."""
-        if self._stopped is None or self._stopped.reason != str(error):
-            log.error("no dead letters can be written: %s", error)
-        self._stopped = again(self._stopped, str(error), trio.current_time())
+        reason = _text(error)
+        if self._stopped is None or self._stopped.reason != reason:
+            trace = None if _is_foreseen(error) else error
+            log.error("no dead letters can be written: %s", reason, exc_info=trace)
+        self._stopped = again(self._stopped, reason, trio.current_time())
         await trio.sleep_until(self._stopped.due)
 
     def _resumed(self) -> None:
@@ -218,6 +223,11 @@ class DeadLetters:
         found = self._log.subjects.by_name.get(name)
         if found is None:
             found = await self._make(name, subject)
+        if found is subject:  # it would fail, die and come back, each time a little larger
+            raise NotMade(
+                f"{name} is the subject of the messages itself: set errors.deadletterqueue.topic.name of "
+                "the group to another name"
+            )
         adopted = adopt(self._groups, found.id)
         if adopted:
             await self._actions.wait_synced(self._append(adopted))
@@ -237,18 +247,45 @@ class DeadLetters:
             packer.add(sequence, body, headers_of(where, sequence, told))
         packer.end(loaded.until)
 
+    # --- retention -------------------------------------------------------------------------------
+
     async def expire(self, due: Sequence[tuple[Subject, int]]) -> None:
         """Retention is about to delete all below these sequences. What failed and was to be delivered
-        again becomes dead letters first (expiry.py). It waits for them, but not for ever: a disk that is
-        full needs its retention."""
+        again becomes dead letters first (expiry.py). It waits for them as long as some are written, and
+        not for ever: a disk that is full needs its retention. The rest become letters without a value."""
         earliest = {subject.id: sequence for subject, sequence in due}
-        doomed = dooms(self._groups, earliest)
-        if not doomed:
-            return
-        self._append(doomed)
+        waits = True
+        while await self._doom_some(earliest) or waits:
+            waits = waits and await self._fewer_pending(earliest)
+
+    async def _doom_some(self, earliest: Mapping[int, int]) -> bool:
+        """False: there is nothing to doom, or that cannot be written."""
+        await trio.lowlevel.checkpoint()
+        reason = ""
         with trio.move_on_after(_EXPIRY_SECONDS):
-            while pending(self._groups, earliest):
-                await self._round_ended.wait()
+            while doomed := dooms(self._groups, earliest, _EXPIRED_AT_ONCE):
+                try:
+                    self._append(doomed)
+                    return True
+                except StorageError as error:
+                    reason = str(error)
+                    await trio.sleep(FIRST_PAUSE)
+            return False
+        log.error(
+            "messages that wait to be delivered again are deleted by retention without a dead letter: %s",
+            reason,
+        )
+        return False
+
+    async def _fewer_pending(self, earliest: Mapping[int, int]) -> bool:
+        """Wait until some letters are written; False: there are none to be written, or they cannot be."""
+        before = pending(self._groups, earliest)
+        if before:
+            with trio.move_on_after(_EXPIRY_SECONDS):
+                while pending(self._groups, earliest) >= before:
+                    await self._round_ended.wait()
+                return True
+        return False
 
     # --- numbers ---------------------------------------------------------------------------------
 
@@ -267,5 +304,8 @@ class DeadLetters:
 
 def _text(error: Exception) -> str:
     """An error that was not foreseen is told with its name."""
-    foreseen = isinstance(error, (KumquatError, OSError))
-    return str(error) if foreseen else f"{type(error).__name__}: {error}"
+    return str(error) if _is_foreseen(error) else f"{type(error).__name__}: {error}"
+
+
+def _is_foreseen(error: Exception) -> bool:
+    return isinstance(error, (KumquatError, OSError))

@@ -14,7 +14,13 @@ from kumquat.gateway.handlers.common import retry_commands
 from kumquat.gateway.tests.harness import IO_ERROR, Client, Served, produce, serve
 from kumquat.gateway.tests.members import Member, sharing
 from kumquat.gateway.tests.sharing.test_sharing import fill
-from kumquat.gateway.wire import ApiVersionsRequest, ProduceRequest
+from kumquat.gateway.wire import (
+    ApiVersionsRequest,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    ProduceRequest,
+)
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -310,6 +316,35 @@ def test_a_group_that_reads_in_order_is_told_that_it_cannot_retry(tmp_path: Path
             told = await refusal(client, got[3].offset)
             assert "consume.mode=exclusive" in told
             assert "reject the message" in told
+
+    serve(check, tmp_path)
+
+
+def test_a_group_whose_consumers_choose_what_they_read_is_told_that_it_cannot_retry(
+    tmp_path: Path,
+) -> None:
+    """Consumers that call assign() and commit: nobody would ever be handed the message again."""
+
+    async def check(served: Served) -> None:
+        await served.broker.subjects.make_retry()
+        await served.create("t")
+        await fill(served, "t", 10)
+        async with served.client() as client:
+            commit = OffsetCommitRequest(
+                "g",
+                generation_id_or_member_epoch=-1,
+                member_id="",
+                topics=[
+                    OffsetCommitRequestTopic(
+                        "t", [OffsetCommitRequestPartition(0, 2, committed_metadata="")]
+                    )
+                ],
+            )
+            answer = await client.call(commit, 8)
+            assert answer.topics[0].partitions[0].error_code == 0
+            assert "never had a member" in await refusal(client, 4)
+            assert waiting(served) == []
+            assert (await send(client, command(4, action="reject"))).error_code == 0
 
     serve(check, tmp_path)
 
