@@ -179,16 +179,53 @@ def test_what_the_broker_refuses_is_raised_with_its_reason(
     for delay in (3 * 365 * 86_400, -1):
         with pytest.raises(Refused, match="header qmq-retry-after-ms is "):
             worker.retry(seen[1], after=delay)
+    with pytest.raises(Refused, match="after is inf"):
+        worker.retry(seen[1], after=float("inf"))
+
+
+def test_a_refusal_that_ends_the_producer(
+    bootstrap: str, topic: str, hire: Callable[..., Worker]
+) -> None:
+    worker = hire()
+    fill(bootstrap, topic, 3)
+    first = work([worker], lambda _, __: None, lambda seen: len(seen) >= 3)
+    with pytest.raises(Refused):
+        worker.retry(first[1])
+    fill(bootstrap, topic, 3)
+
+    def handle(worker: Worker, each: Got) -> None:
+        if each.value == "1" and each.attempt == 1:
+            worker.retry(each, after=0)
+
+    work([worker], handle, lambda seen: any(each.attempt == 2 for each in seen))
+
+
+@pytest.mark.parametrize("client", ["kafka-python"], indirect=True)
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [({"enable_idempotence": True}, "enable_idempotence=False"), ({"acks": 0}, "acks=0")],
+)
+def test_a_producer_that_the_first_refusal_would_end_or_that_hears_of_none(
+    bootstrap: str, topic: str, hire: Callable[..., Worker], settings: dict[str, Any], text: str
+) -> None:
+    worker = hire(**settings)
+    fill(bootstrap, topic, 1)
+    (only,) = work([worker], lambda _, __: None, lambda seen: len(seen) >= 1)
+    with pytest.raises(Refused, match=text):
+        worker.retry(only)
 
 
 @pytest.mark.parametrize("client", ["aiokafka", "kafka-python"], indirect=True)
 @pytest.mark.parametrize(
     "serializer", [lambda v: json.dumps(v).encode(), lambda v: v.encode()], ids=["json", "text"]
 )
+@pytest.mark.parametrize("keys", [False, True], ids=["values", "keys-too"])
 def test_a_producer_with_a_serializer_can_be_used(
-    bootstrap: str, topic: str, hire: Callable[..., Worker], serializer: Any
+    bootstrap: str, topic: str, hire: Callable[..., Worker], serializer: Any, keys: bool
 ) -> None:
-    worker = hire(value_serializer=serializer)
+    worker = hire(
+        value_serializer=serializer, **({"key_serializer": lambda k: k.encode()} if keys else {})
+    )
     fill(bootstrap, topic, 3)
 
     def handle(worker: Worker, each: Got) -> None:

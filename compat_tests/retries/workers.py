@@ -63,8 +63,9 @@ class KafkaPython:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
-        if "value_serializer" in settings:
-            settings["value_serializer"] = _Serializer(settings["value_serializer"])
+        for name in settings.keys() & {"key_serializer", "value_serializer"}:
+            settings[name] = _Serializer(settings[name])
+        settings = {"enable_idempotence": False, **settings}
         self._producer = KafkaProducer(bootstrap_servers=bootstrap, **settings)
 
     def take(self, seconds: float) -> list[Got]:

@@ -99,8 +99,10 @@ class _Survey(_Parts):
         self.rows: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
-        while True:
-            answer = self.ask(dry_run=True)
+        most = self._parsed.most
+        while most is None or self.total < most:
+            room = {} if most is None else {"limit": min(AT_A_TIME, most - self.total)}
+            answer = self.ask(dry_run=True, **room)
             self.begun = self.begun or answer["now"]
             self._count(answer)
             if answer["next"] is None:

@@ -201,17 +201,19 @@ class _Answer:
     async def _acquire(self, room: int) -> None:
         """One pass over the partitions of the session."""
         share, most = self._share, self._request.max_records
-        self._waiters = []
+        waited, self._waiters = self._waiters, []
         partitions = list(share.partitions)
         self._failed = {p: why for p, why in self._failed.items() if p not in share.partitions}
         start = share.epoch % len(partitions) if partitions else 0
         turn = Turn()
         for partition in partitions[start:] + partitions[:start]:
             if self._records >= most or (self._size and self._size >= room) or share.ended:
-                return
+                break
             await self._acquire_from(partition, most - self._records, room - self._size)
             if turn.over:
                 await turn.give_way()
+        for waiter in waited:  # several may have been given something at once, more than it takes
+            self._broker.sharing.shares.return_unsent(waiter)
 
     async def _acquire_from(self, partition: Partition, most: int, room: int) -> None:
         broker = self._broker

@@ -77,12 +77,25 @@ class Shares:
                     break
                 given = _unread(log)
             log.read = log.next
+            given, more = _cut(given, most)
+            if more:  # while it waited it could have taken them, if there were none elsewhere
+                self._return_unread(group, subject, log, more, failed=False)
             acquired = await self._read(subject, group, log, given, limit)
             if acquired is NOT_NOW:
                 break  # what comes next could not be read either
             if acquired is not None:
                 return acquired
         return Acquired([], 0, [], Waiter(hand_outs, log, limit, most))
+
+    def return_unsent(self, waiter: Waiter) -> None:
+        """A fetch has ended: what the member was given here while it waited, and is not sent, is for
+        others. Its lock would run although nobody has it."""
+        log, hand_outs = waiter.log, waiter.hand_outs
+        if not isinstance(log, ShareLog) or log.read >= log.next:
+            return
+        unsent = [(lease.first, lease.behind) for lease in _unread(log)]
+        log.read = log.next
+        self._return_unread(hand_outs.group, hand_outs.subject, log, unsent, failed=False)
 
     def lock(self, pull: actions.Pull) -> None:
         """Messages were handed out."""
@@ -250,6 +263,20 @@ class Shares:
             self._sharing.timers.set(self, self._sharing.now_ms() + RETRY_MS)
         else:
             self._from_before = []
+
+
+def _cut(given: list[Lease], most: int) -> tuple[list[Lease], list[tuple[int, int]]]:
+    """The first so many messages, and the others: first and end of each run."""
+    kept: list[Lease] = []
+    more: list[tuple[int, int]] = []
+    for lease in given:
+        size = min(lease.size, most)
+        most -= size
+        if size:
+            kept.append(lease if size == lease.size else lease.part(0, size))
+        if size < lease.size:
+            more.append((lease.first + size, lease.behind))
+    return kept, more
 
 
 def _unread(log: ShareLog) -> list[Lease]:

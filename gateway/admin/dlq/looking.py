@@ -8,6 +8,7 @@ import trio
 
 from kumquat.core.delivery.actions import REASONS
 from kumquat.core.delivery.dead_letters.open_letters import Filter, count_open, progress_of
+from kumquat.core.delivery.dead_letters.redrive import NoLetters
 from kumquat.gateway.admin.dlq.views import row, whole
 from kumquat.gateway.admin.dlq.wanted import cursor, dead_subjects, filter_of, following, place_of
 from kumquat.gateway.admin.http import Answer, HttpError
@@ -28,16 +29,28 @@ OTHER = "other"
 
 
 async def list_subjects(broker: Broker, arguments: Arguments) -> Answer:
+    """As many as can be looked at in SEARCH_SECONDS, at least one."""
     limit = arguments.number("limit", 1, MAX_LIMIT) or DEFAULT_LIMIT
     names, more = await page(dead_subjects(broker), arguments.text("after"), limit)
-    subjects = [broker.log.subjects.by_name.get(name) for name in names]
-    listed = [await _summary(broker, each) for each in subjects if each is not None]
-    return Answer(200, {"subjects": listed, "next": names[-1] if more else None})
+    listed: list[dict[str, Any]] = []
+    last, ends = None, trio.current_time() + SEARCH_SECONDS
+    for name in names:
+        if last is not None and trio.current_time() >= ends:
+            more = True
+            break
+        last, subject = name, broker.log.subjects.by_name.get(name)
+        summary = None if subject is None else await _summary(broker, subject)
+        if summary is not None:
+            listed.append(summary)
+    return Answer(200, {"subjects": listed, "next": last if more else None})
 
 
-async def _summary(broker: Broker, subject: Subject) -> dict[str, Any]:
-    """How many are open is known; why they died is read from the first ones."""
-    found = await broker.dead_letters.redrives.page(subject.name, Filter(), limit=LOOKED_AT)
+async def _summary(broker: Broker, subject: Subject) -> dict[str, Any] | None:
+    """How many are open is known; why they died is read from the first ones. None: it was deleted."""
+    try:
+        found = await broker.dead_letters.redrives.page(subject.name, Filter(), limit=LOOKED_AT)
+    except NoLetters:
+        return None
     reasons = dict.fromkeys([*REASONS, OTHER], 0)
     for letter in found.letters:
         reason = letter.origin.reason

@@ -176,6 +176,8 @@ def test_redrive_sends_twice_or_not_at_all(
             assert out.splitlines()[1].split()[:2] == ["t.g.dlq", "5"]
             assert "t (5)" in out
             assert len(await read(served, "t")) == 5
+            dry = await run.json("dlq", "redrive", *DLQ, "--most", "3", "--dry-run")
+            assert (dry["letters"], dry["subjects"][0]["to"]) == (3, {"t": 3})
             done = await run.json("dlq", "redrive", *DLQ, "--most", "3")
             assert (done["done"], done["to"], done["refused"]) == (3, {"t": 3}, {})
             left = await run.json("dlq", "list", *DLQ)
