@@ -120,9 +120,9 @@ def test_the_newest_message_with_a_key_or_a_header_is_traced(tmp_path: Path) -> 
         for wrong in ({"key": "k"}, {"header": "n=9"}):
             with pytest.raises(HttpError, match="no message of t has it"):
                 await ask(served, subject="t", **wrong)
-        for wrong in ({}, {"offset": 1, "key": "k"}, {"header": "n"}):
+        for bad in ({}, {"offset": "1", "key": "k"}, {"header": "n"}):
             with pytest.raises(HttpError):
-                await ask(served, subject="t", **wrong)
+                await ask(served, subject="t", **bad)
 
     serve(check, tmp_path)
 

@@ -153,6 +153,6 @@ def test_events_become_batches_that_a_log_takes() -> None:
     from kumquat.core.records.batch import check
 
     events = [(1, "produced", "t", [[0, 1]], {"producer": None})] * 50_000
-    made = list(batches(events))  # type: ignore[arg-type]
+    made = list(batches(events))
     assert sum(check(memoryview(batch)).record_count for batch in made) == 50_000
     assert max(map(len, made)) < 1 << 20
