@@ -9,7 +9,7 @@ import pytest
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.dead_letters.open_letters import Filter
 from kumquat.core.logs.tests.batches import batch
-from kumquat.gateway.admin.tests.dead import Sent, die, send
+from kumquat.gateway.admin.tests.dead import Sent, die
 from kumquat.gateway.history.tests.told import brief, told
 from kumquat.gateway.tests.harness import NO_SPACE, Served, produce, serve
 from kumquat.gateway.tests.members import SESSION_MS, Member, sharing
@@ -247,54 +247,6 @@ def test_a_default_of_the_broker_does_not_record_the_history_of_the_history(tmp_
 async def check_again(served: Served) -> None:
     assert len(await told(served)) == 1
     assert served.broker.log.subjects.by_name[ACTIONS].config.history == 0
-
-
-def test_delayed_messages_are_told_from_their_parking_to_their_delivery(tmp_path: Path) -> None:
-    async def check(served: Served) -> None:
-        await served.create("t", history="all")
-        delay = served.broker.delay
-        await send(
-            served,
-            "t",
-            [
-                Sent(b"a", headers=[("qmq-delay-ms", b"50")]),
-                Sent(b"b", headers=[("qmq-delay-ms", b"3600000"), ("qmq-delay-id", b"x")]),
-                Sent(b"c", headers=[("qmq-delay-ms", b"3600000"), ("qmq-delay-id", b"y")]),
-                Sent(b"d"),
-            ],
-        )
-        subject = served.broker.log.subjects.by_name["t"]
-        moved = await delay.move(subject, delay_id="x", due=served.broker.log.log.now_ms() + 50)
-        await delay.cancel(subject, delay_id="y")
-        while subject.high_watermark < 6:
-            served.clock.jump(0.1)
-            await served.settled()
-        events = await told(served, "t")
-        by_kind = {
-            kind: [e for e in events if e["event"] == kind] for kind in {e["event"] for e in events}
-        }
-        first, x, y, again = by_kind["scheduled"]
-        assert [e["delay_id"] for e in (first, x, y, again)] == [None, "x", "y", "x"]
-        assert brief(by_kind["produced"], "producer") == [("produced", [[0, 4]], "tests")]
-        assert brief(by_kind["moved"], "sid", "to", "delay_id", "due") == [
-            ("moved", None, x["sid"], again["sid"], "x", moved.due)
-        ]
-        assert brief(by_kind["cancelled"], "sid", "delay_id") == [
-            ("cancelled", None, y["sid"], "y")
-        ]
-        sids = [
-            (sid, sequence)
-            for e in by_kind["delivered"]
-            for sid, sequence in zip(
-                e["sid"],
-                [n for start, count in e["ranges"] for n in range(start, start + count)],
-                strict=True,
-            )
-        ]
-        assert sorted(sids) == sorted([(first["sid"], 4), (again["sid"], 5)])
-        assert all(e["late_ms"] >= 0 for e in by_kind["delivered"])
-
-    serve(check, tmp_path)
 
 
 @pytest.mark.parametrize("way", ["handler", "template"])
