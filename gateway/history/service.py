@@ -158,6 +158,8 @@ class History:
         subject = self._subject
         if subject is None or subject.deleted:
             subject = self._subject = await self._subjects.make_actions()
+        if self._log.log.fenced is not None:
+            raise self._log.log.fenced
         if not events:
             return
         if len(events) > FEW:
@@ -172,6 +174,7 @@ class History:
 
     def _failed(self, error: Exception) -> None:
         self._failing = str(error)
+        self.buffer.news.set()  # so that it is tried again
         text = f"the history of messages cannot be written, events are dropped: {error}"
         self._complaints.error("failing", text)
 

@@ -1,0 +1,101 @@
+"""Messages for later, and those of share groups, whose events are missing or about the wrong ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kumquat.gateway.admin.tests.dead import Sent, send
+from kumquat.gateway.history.tests.told import brief, told
+from kumquat.gateway.shares.tests.consumers import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    consumer,
+    fetched,
+    prepare,
+)
+from kumquat.gateway.tests.harness import Served, serve
+from kumquat.gateway.tests.sharing.test_sharing import fill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_delayed_messages_are_told_from_their_parking_to_their_delivery(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t", history="all")
+        delay = served.broker.delay
+        await send(
+            served,
+            "t",
+            [
+                Sent(b"a", headers=[("qmq-delay-ms", b"50")]),
+                Sent(b"b", headers=[("qmq-delay-ms", b"3600000"), ("qmq-delay-id", b"x")]),
+                Sent(b"c", headers=[("qmq-delay-ms", b"3600000"), ("qmq-delay-id", b"y")]),
+                Sent(b"d"),
+            ],
+        )
+        subject = served.broker.log.subjects.by_name["t"]
+        moved = await delay.move(subject, delay_id="x", due=served.broker.log.log.now_ms() + 50)
+        await delay.cancel(subject, delay_id="y")
+        while subject.high_watermark < 6:
+            served.clock.jump(0.1)
+            await served.settled()
+        events = await told(served, "t")
+        by_kind = {
+            kind: [e for e in events if e["event"] == kind] for kind in {e["event"] for e in events}
+        }
+        first, x, y, again = by_kind["scheduled"]
+        assert [e["delay_id"] for e in (first, x, y, again)] == [None, "x", "y", "x"]
+        assert brief(by_kind["produced"], "producer") == [("produced", [[0, 4]], "tests")]
+        assert brief(by_kind["moved"], "sid", "to", "delay_id", "due") == [
+            ("moved", None, x["sid"], again["sid"], "x", moved.due)
+        ]
+        assert brief(by_kind["cancelled"], "sid", "delay_id") == [
+            ("cancelled", None, y["sid"], "y")
+        ]
+        sids = [
+            (sid, sequence)
+            for e in by_kind["delivered"]
+            for sid, sequence in zip(
+                e["sid"],
+                [n for start, count in e["ranges"] for n in range(start, start + count)],
+                strict=True,
+            )
+        ]
+        assert sorted(sids) == sorted([(first["sid"], 4), (again["sid"], 5)])
+        assert all(e["late_ms"] >= 0 for e in by_kind["delivered"])
+
+    serve(check, tmp_path)
+
+
+def test_share_members_are_told_message_by_message(tmp_path: Path) -> None:
+    """Accepted, released, rejected one by one; a lock that ends; a connection that is lost."""
+
+    async def check(served: Served) -> None:
+        await prepare(served)
+        subject = served.broker.log.subjects.by_name["t"]
+        await served.broker.subjects.alter(subject, {"history": "all"})
+        async with consumer(served, "ann") as ann:
+            await fill(served, "t", 6)
+            assert len(await fetched(ann, 6)) == 6
+            acks = (0, 2, [ACCEPT, RELEASE, REJECT])
+            assert await ann.acked(acks) == 0
+            await served.settled()
+            events = [
+                e for e in await told(served, "t") if e["event"] not in ("produced", "pulled")
+            ]
+            assert brief(events, "member", "attempt", "reason") == [
+                ("acked", [[0, 1]], "ann", None, None),
+                ("retried", [[1, 1]], "ann", 2, "returned"),
+                ("died", [[2, 1]], "ann", None, "rejected"),
+                ("buried", [[2, 1]], None, None, None),
+            ]
+            pulled = await told(served, "t", "pulled")
+            assert sum(count for e in pulled for _, count in e["ranges"]) == 6
+            served.clock.jump(31)
+            await served.settled()
+            (_, ended) = await told(served, "t", "retried")
+            assert brief([ended], "reason", "attempt") == [("retried", [[3, 3]], "lock", 2)]
+
+    serve(check, tmp_path)
