@@ -1,4 +1,4 @@
-"""Batches of messages with keys and headers for tests, in every codec, and a search that reads everything."""
+"""Batches with keys and headers for tests, in every codec, and a search that reads everything."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Search against a list of all messages: whatever happened to the log and its files of keys, they agree.
 
-Hypothesis drives produces in every codec, holes, DeleteRecords, retention, seals, kills, power cuts, configs that
-are switched, files of keys that are made, lost, flipped, cut, or whose making fails at any call. Then it searches
-by key, header, text, time and offsets, in both directions and in pages, and compares with the list. Keys are
-hashed so badly that many collide.
+Hypothesis drives produces in every codec, holes, DeleteRecords, retention, seals, kills, power cuts,
+configs that are switched, files of keys that are made, lost, flipped, cut, or whose making fails at any
+call. Then it searches by key, header, text, time and offsets, in both directions and in pages, and
+compares with the list. Keys are hashed so badly that many collide.
 """
 
 from __future__ import annotations
