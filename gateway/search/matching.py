@@ -42,10 +42,13 @@ class Matches:
         self._needles = query.needles()
         self.messages: list[Message] = []
         self.held = 0
+        self._left_out = False
+        """Whether there was no room for the first ones of a batch."""
 
     @property
     def is_full(self) -> bool:
-        return len(self.messages) >= self._room or self.held >= self._most_bytes
+        enough = len(self.messages) >= self._room or self.held >= self._most_bytes
+        return enough or self._left_out
 
     def look_through(
         self, batch: memoryview, first: int, end: int, limit: int, check: Callable[[], None]
@@ -83,6 +86,7 @@ class Matches:
             if query.newest:
                 while len(found) > room or (self.held > self._most_bytes and len(found) > 1):
                     self.held -= found.popleft().held
+                    self._left_out = True
             elif len(found) >= room or self.held >= self._most_bytes:
                 return
 

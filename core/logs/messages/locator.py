@@ -231,6 +231,10 @@ class Locator:
             with self._made(segment):
                 return self.indexes.rows(segment, nowait=nowait)
 
+    def entries(self, segment: Segment, row: Row) -> Entries:
+        """Blocks: where the batches of a subject lie in a sealed segment."""
+        return self._entries(segment, row, nowait=False)
+
     def _entries(self, segment: Segment, row: Row, nowait: bool) -> Entries:
         try:
             return self.indexes.entries(segment, row, nowait=nowait)

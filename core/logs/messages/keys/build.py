@@ -74,6 +74,25 @@ class Wanted(NamedTuple):
     """The CRC of the entries, from the `.index` file."""
 
 
+def wanted_in(
+    reader: Reader, files: KeyFiles, segment: Segment, subjects: Iterable[Subject]
+) -> list[Wanted]:
+    """Blocks: those of the subjects that have batches in a sealed segment; none if its file answers for
+    all of them."""
+    rows, wanted, answered = reader.locator.rows(segment), [], not files.is_damaged(segment)
+    for subject in subjects:
+        row = rows.find(subject.id)
+        if row is None or not row.entries or row.next_sequence <= subject.earliest:
+            continue
+        try:
+            answered = answered and files.row(segment, subject.id, row.entries_crc) is not None
+        except (KeysDamaged, OSError):
+            answered = False
+        entries = reader.locator.entries(segment, row)
+        wanted.append(Wanted(subject, entries, row.next_sequence, row.entries_crc))
+    return [] if answered else wanted
+
+
 class Build:
     def __init__(
         self,

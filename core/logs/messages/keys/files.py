@@ -83,7 +83,7 @@ class KeyFiles:
     ) -> Found | None:
         """Where messages with this key may be, from `low` to below `high`; `most` of them: the first, or
         the last with `newest`. `indexed`: the CRC of the subject's entries in the `.index` file."""
-        while True:
+        while segment.base not in self._damaged:
             replaced = self._replaced.get(segment.base, 0)
             try:
                 row = self.row(segment, subject_id, indexed)
@@ -98,6 +98,7 @@ class KeyFiles:
                 if self._replaced.get(segment.base, 0) == replaced:
                     self.note_trouble(segment, error)
                     return None
+        return None
 
     def row(self, segment: Segment, subject_id: int, indexed: int) -> Row | None:
         """What the file says of a subject; None: nothing. KeysDamaged, OSError."""
@@ -186,7 +187,6 @@ class KeyFiles:
     # --- which can be used ---------------------------------------------------------------------
 
     def note_damage(self, segment: Segment, why: str) -> None:
-        self.forget(segment)
         with self._lock:
             self._damaged.add(segment.base)
         path = segment.keys_path
@@ -198,15 +198,14 @@ class KeyFiles:
             path, f"{path} cannot be read for now: {error}; its segment is scanned"
         )
 
-    def take_damaged(self) -> set[int]:
-        """The bases of the segments whose files are to be made again; each is given once."""
-        with self._lock:
-            damaged, self._damaged = self._damaged, set()
-            return damaged
+    def is_damaged(self, segment: Segment) -> bool:
+        """Whether its file is not used any more, and is to be made again."""
+        return segment.base in self._damaged
 
     def forget(self, segment: Segment) -> None:
         """The file is another one, or gone."""
         with self._lock:
+            self._damaged.discard(segment.base)
             self._replaced[segment.base] = self._replaced.get(segment.base, 0) + 1
             self._rows.pop(segment.base, None)
         self.open_files.forget(segment.keys_path)

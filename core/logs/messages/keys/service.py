@@ -19,9 +19,8 @@ import trio
 from kumquat.core.errors import KumquatError, StorageError
 from kumquat.core.logs.messages.format import KEYS_SUFFIX
 from kumquat.core.logs.messages.index import IndexDamaged
-from kumquat.core.logs.messages.keys.build import Build, Wanted
+from kumquat.core.logs.messages.keys.build import Build, Wanted, wanted_in
 from kumquat.core.logs.messages.keys.files import KeyFiles, log
-from kumquat.core.logs.messages.keys.format import KeysDamaged
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import Subject
@@ -80,8 +79,6 @@ class KeyIndex:
     async def look(self) -> None:
         """Make what is missing and can be made now, newest segments first."""
         self._subjects = {subject for subject in self._subjects if not subject.deleted}
-        for base in self.files.take_damaged():
-            self._complete.pop(base, None)
         segments = self._log.log.state.segments
         bases = {segment.base for segment in segments}
         self._complete = {base: done for base, done in self._complete.items() if base in bases}
@@ -94,12 +91,14 @@ class KeyIndex:
         sealed = segment.unindexed is None and segment.newest_store_time >= 0
         due = self._failed.get(segment.base, (0.0, 0.0))[0]
         known = self._complete.get(segment.base, set())
-        return sealed and trio.current_time() >= due and not self._subjects <= known
+        wanted = self.files.is_damaged(segment) or not self._subjects <= known
+        return sealed and trio.current_time() >= due and wanted
 
     async def _make(self, segment: Segment) -> None:
         subjects = set(self._subjects)
         try:
-            wanted = await in_thread(KEYS, self._wanted, segment, subjects)
+            reader = self._log.reader
+            wanted = await in_thread(KEYS, wanted_in, reader, self.files, segment, subjects)
             if wanted:
                 await self._build(segment, wanted)
         except (KumquatError, OSError, IndexDamaged) as error:
@@ -118,26 +117,6 @@ class KeyIndex:
             f"{segment.keys_path} cannot be made for now: {error}. It is tried again; searches by key "
             "take longer until then",
         )
-
-    def _wanted(self, segment: Segment, subjects: set[Subject]) -> list[Wanted]:
-        """Blocks: the subjects that have batches in a segment; nothing if its file answers for all."""
-        locator = self._log.reader.locator
-        rows = locator.rows(segment)
-        wanted, answered = [], True
-        for subject in subjects:
-            row = rows.find(subject.id)
-            if row is None or not row.entries or row.next_sequence <= subject.earliest:
-                continue
-            answered = answered and self._answers(segment, subject, row.entries_crc)
-            entries = locator.indexes.entries(segment, row, nowait=False)
-            wanted.append(Wanted(subject, entries, row.next_sequence, row.entries_crc))
-        return [] if answered else wanted
-
-    def _answers(self, segment: Segment, subject: Subject, indexed: int) -> bool:
-        try:
-            return self.files.row(segment, subject.id, indexed) is not None
-        except (KeysDamaged, OSError):
-            return False
 
     async def _build(self, segment: Segment, wanted: list[Wanted]) -> None:
         limit = self._log.log.options.max_decompressed_bytes
