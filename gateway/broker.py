@@ -26,8 +26,11 @@ from kumquat.core.delivery.sharing.service import Sharing
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.gateway.groups.service import GroupService, limits
+from kumquat.gateway.metrics.disk import Disk
+from kumquat.gateway.metrics.exposition import Metrics
 from kumquat.gateway.net.limits import Room
 from kumquat.gateway.net.loop_lag import Lag
+from kumquat.gateway.net.traffic import Traffic
 from kumquat.gateway.shares.service import ShareService
 from kumquat.gateway.topics.letters import LettersMaker
 from kumquat.gateway.topics.subjects import SubjectKeeper
@@ -120,6 +123,11 @@ class Broker:
         log.before_expiry = self.dead_letters.expire
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
+        self.traffic = Traffic()
+        self.disk = Disk(config.log_dirs)
+        self.metrics = Metrics(config.metrics_max_subjects, config.metrics_max_groups)
+        self.started = False
+        """Whether all parts run."""
         self.refusals = Complaints(logger)
         """Reports batches that were refused."""
         self._polls: set[trio.CancelScope] = set()
@@ -157,6 +165,8 @@ class Broker:
                     await inner.start(self.shares.run)
                     await inner.start(self.delay.run)
                     await inner.start(self.dead_letters.run)
+                    inner.start_soon(self.disk.run)
+                    self.started = True
                     task_status.started()
             finally:
                 log_scope.cancel()  # last: its lock guards the folder of all parts

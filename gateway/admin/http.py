@@ -67,6 +67,9 @@ class Answer:
     status: int
     payload: Mapping[str, Any]
     headers: tuple[tuple[str, str], ...] = field(default=())
+    text: bytes | None = None
+    """Of an answer that is no JSON: all of it."""
+    content_type: str = "application/json; charset=utf-8"
 
 
 def refusal(error: HttpError) -> Answer:
@@ -161,10 +164,12 @@ class HttpConnection:
             await self._send(refusal(error), close=True)
 
     async def _send(self, answer: Answer, *, method: bytes = b"", close: bool = False) -> None:
-        text = json.dumps(answer.payload, ensure_ascii=False)
-        body = text.encode(errors="backslashreplace") + b"\n"
+        body = answer.text
+        if body is None:
+            text = json.dumps(answer.payload, ensure_ascii=False)
+            body = text.encode(errors="backslashreplace") + b"\n"
         headers = [
-            ("Content-Type", "application/json; charset=utf-8"),
+            ("Content-Type", answer.content_type),
             ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
             ("X-Content-Type-Options", "nosniff"),

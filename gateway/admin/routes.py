@@ -19,6 +19,7 @@ from kumquat.gateway.admin.groups.listing import list_groups
 from kumquat.gateway.admin.groups.reset import reset
 from kumquat.gateway.admin.groups.skip import skip
 from kumquat.gateway.admin.http import Answer, HttpError
+from kumquat.gateway.metrics import exposition, health
 from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.wire.codes import ErrorCode
 
@@ -49,6 +50,21 @@ async def _statistics(broker: Broker, arguments: Arguments) -> Answer:
     return Answer(200, parts)
 
 
+async def _metrics(broker: Broker, arguments: Arguments) -> Answer:
+    text = await exposition.render(broker)
+    return Answer(200, {}, text=text, content_type=exposition.CONTENT_TYPE)
+
+
+async def _live(broker: Broker, arguments: Arguments) -> Answer:
+    found = health.live(broker)
+    return Answer(200 if found.ok else 503, found.payload())
+
+
+async def _ready(broker: Broker, arguments: Arguments) -> Answer:
+    found = health.ready(broker)
+    return Answer(200 if found.ok else 503, found.payload())
+
+
 _MOVES = (*FILTERS, "after", "limit", "begun", "dry_run")
 _RANGE = ("subject", "from", "to")
 ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
@@ -66,6 +82,9 @@ ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
     ("GET", "/groups/describe"): (describe, ("group", "after", "limit")),
     ("POST", "/groups/reset"): (reset, ("group", "subject", "to", "time", "dry_run")),
     ("POST", "/groups/skip"): (skip, ("group", "subject", "to")),
+    ("GET", "/health/live"): (_live, ()),
+    ("GET", "/health/ready"): (_ready, ()),
+    ("GET", "/metrics"): (_metrics, ()),
     ("GET", "/statistics"): (_statistics, ()),
 }
 

@@ -169,6 +169,7 @@ class _Answer:
             await self._acquire(min(wanted, account.grant(max(wanted, ONE_BATCH))))
             account.made(self._size)
             if self._size or request.max_records <= 0 or len(self._failed) == len(share.partitions):
+                broker.traffic.fetched_bytes += self._size
                 return
             if trio.current_time() >= deadline or session.ending:
                 return
