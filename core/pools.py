@@ -59,6 +59,10 @@ def limiter(kind: str) -> trio.CapacityLimiter:
     return limiters[kind]
 
 
+def at_work_by_kind() -> dict[str, int]:
+    return {kind: int(limiter(kind).borrowed_tokens) for kind in THREADS}
+
+
 def at_work() -> int:
     """How many threads of all kinds are at work."""
-    return sum(int(limiter(kind).borrowed_tokens) for kind in THREADS)
+    return sum(at_work_by_kind().values())

@@ -28,8 +28,11 @@ from kumquat.core.logs.messages.keys.service import KeyIndex
 from kumquat.core.wheel.service import DelayOptions, open_with_delay
 from kumquat.gateway.groups.service import GroupService, limits
 from kumquat.gateway.history.service import History
+from kumquat.gateway.metrics.disk import Disk
+from kumquat.gateway.metrics.exposition import Metrics
 from kumquat.gateway.net.limits import Room
 from kumquat.gateway.net.loop_lag import Lag
+from kumquat.gateway.net.traffic import Traffic
 from kumquat.gateway.shares.service import ShareService
 from kumquat.gateway.topics.letters import LettersMaker
 from kumquat.gateway.topics.subjects import SubjectKeeper
@@ -134,6 +137,11 @@ class Broker:
         )
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
+        self.traffic = Traffic()
+        self.disk = Disk(config.log_dirs)
+        self.metrics = Metrics(config.metrics_max_subjects, config.metrics_max_groups)
+        self.started = False
+        """Whether all parts run."""
         self.refusals = Complaints(logger)
         """Reports batches that were refused."""
         self._polls: set[trio.CancelScope] = set()
@@ -173,6 +181,8 @@ class Broker:
                     await inner.start(self.dead_letters.run)
                     await inner.start(self.keys.run)
                     await inner.start(self.history.run)
+                    inner.start_soon(self.disk.run)
+                    self.started = True
                     task_status.started()
             finally:
                 log_scope.cancel()  # last: its lock guards the folder of all parts

@@ -35,7 +35,7 @@ read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,7 @@ import trio
 
 from kumquat.core.clock import wall_clock_ms
 from kumquat.core.errors import KumquatError, StartError
+from kumquat.core.histogram import Histogram, Lateness
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.options import LogOptions
 from kumquat.core.logs.messages.parked import (
@@ -69,7 +70,6 @@ from kumquat.core.wheel.intake.intake import Intake
 from kumquat.core.wheel.intake.lookup import Lookup
 from kumquat.core.wheel.intake.options import DelayOptions
 from kumquat.core.wheel.queries import Cursor, Page, Pending, Queries, parse
-from kumquat.core.wheel.schedule.lateness import Lateness
 from kumquat.core.wheel.schedule.schedule import Schedule
 from kumquat.core.wheel.shell import Shell
 from kumquat.core.wheel.tasks.deliverer import Deliverer
@@ -267,6 +267,21 @@ class DelayService:
         counts = {one.id: self._queries.count_blocking(one.id) for one in self._log.subjects}
         self._schedule.pending = {subject: count for subject, count in counts.items() if count > 0}
 
+    @property
+    def lateness(self) -> Histogram:
+        """In milliseconds."""
+        return self._deliverer.lateness
+
+    @property
+    def failing(self) -> str | None:
+        """Why messages cannot be delivered, loaded or filed at the moment."""
+        return self._deliverer.failing or self._loader.failing
+
+    @property
+    def pending_by_subject(self) -> Mapping[int, int]:
+        """Subject id → how many messages are for later; subjects that have none may be missing."""
+        return self._schedule.pending
+
     def statistics(self) -> DelayStatistics:
         schedule, counters = self._schedule, self._schedule.counters
         return DelayStatistics(
@@ -282,7 +297,7 @@ class DelayService:
             loaded=schedule.wheel.count,
             loaded_until=schedule.loaded_until,
             files=len(self._file_set.current),
-            failing=self._deliverer.failing or self._loader.failing,
+            failing=self.failing,
         )
 
 

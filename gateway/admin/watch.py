@@ -29,7 +29,7 @@ PATHS = ("/metrics", "/health/live", "/health/ready")
 def routes(broker: Broker) -> list[BaseRoute]:
     async def metrics(request: Request) -> Response:
         return Response(
-            exposition.render(broker), headers={"content-type": exposition.CONTENT_TYPE}
+            await exposition.render(broker), headers={"content-type": exposition.CONTENT_TYPE}
         )
 
     async def live(request: Request) -> Response:

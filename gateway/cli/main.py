@@ -146,7 +146,7 @@ def _serve(parsed: argparse.Namespace, extra: Sequence[str]) -> int:
         raise _UsageError(f"{flag}: {explain_unknown(flag[2:].replace('-', '.'))}")
     try:
         config = load(parsed.config, os.environ, parsed.given or ())
-        set_up_logging(config.logging_level)
+        set_up_logging(config.logging_level, format=config.logging_format)
 
         from kumquat.gateway.cli.hints import show_hints
         from kumquat.gateway.process.server import run_broker

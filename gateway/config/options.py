@@ -108,6 +108,13 @@ class BrokerConfig:
         one_of("DEBUG", "INFO", "WARNING", "ERROR"),
         "The least important kind of line that is written to stderr.",
     )
+    logging_format: str = option(
+        "logging.format",
+        "text",
+        one_of("text", "json"),
+        "How lines are written to stderr: for people, or each as a JSON object with time, level, "
+        "logger, message and exception.",
+    )
 
     loop_trace_ms: int = option(
         "loop.trace.ms",
@@ -115,6 +122,27 @@ class BrokerConfig:
         whole(1, unlimited=True),
         "Each step of the event loop that takes longer is a line in the log, with what it was for; "
         "to find stalls, at some cost. -1: none.",
+    )
+    metrics_max_subjects: int = option(
+        "metrics.max.subjects",
+        1_000,
+        integer(0),
+        "Subjects that have series of their own in /metrics: the busiest. The others are in the "
+        "totals.",
+    )
+    metrics_max_groups: int = option(
+        "metrics.max.groups",
+        1_000,
+        integer(0),
+        "Pairs of a group and a subject that have series of their own in /metrics: those with the most "
+        "lag. The others are in the totals.",
+    )
+    health_disk_min_free_bytes: int | None = option(
+        "health.disk.min.free.bytes",
+        None,
+        whole(0),
+        "With less free on the disk of the data folder, /health/ready says that the broker is not ready. "
+        "Not set: twice log.segment.bytes, but no more than a tenth of the disk.",
     )
 
     # Connections

@@ -110,6 +110,7 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
                     deadline,
                     broker.coordinator.request_rebalance,
                 )
+    broker.traffic.fetched_bytes += answer.size
     return FetchResponse(responses=answer.topics)
 
 
@@ -211,6 +212,7 @@ class _Answer:
             records = await self._records(subject, partition, number)
         except ANSWERABLE as error:
             self._failed = True
+            self._broker.traffic.fetch_failures += 1
             return _failed(index, error.error_code)
         return PartitionData(
             partition_index=0,

@@ -182,6 +182,7 @@ class _Answer:
                     "opened again on another connection"
                 )
             if self._size or request.max_records <= 0 or self._has_nothing_to_wait_for():
+                broker.traffic.fetched_bytes += self._size
                 return
             if trio.current_time() >= deadline or session.ending:
                 return

@@ -169,18 +169,18 @@ class Acceptor:
                 f"{limit} files are open, and the rest is for the logs: connections are refused; "
                 "raise the limit (ulimit -n)",
             )
-            sock.close()
+            self._refuse(sock)
             return
         if len(self.connections) >= self._config.max_connections:
             self._complaints.warning(
                 "total", f"max.connections={self._config.max_connections} reached"
             )
-            sock.close()
+            self._refuse(sock)
             return
         if self._per_ip[ip] >= self._config.max_connections_per_ip:
             limit = self._config.max_connections_per_ip
             self._complaints.warning("ip", f"max.connections.per.ip={limit} reached by {ip}")
-            sock.close()
+            self._refuse(sock)
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -195,8 +195,13 @@ class Acceptor:
             self._complaints,
         )
         self.connections.add(connection)
+        self._broker.traffic.opened += 1
         self._per_ip[ip] += 1
         self._nursery.start_soon(self._run, connection, ip)
+
+    def _refuse(self, sock: socket.socket) -> None:
+        self._broker.traffic.refused += 1
+        sock.close()
 
     async def _run(self, connection: Connection, ip: str) -> None:
         try:
@@ -205,6 +210,7 @@ class Acceptor:
             logger.exception("%s: the connection failed; closed", connection.session.peer)
         finally:
             self.connections.discard(connection)
+            self._broker.traffic.closed += 1
             self._per_ip[ip] -= 1
             if not self._per_ip[ip]:
                 del self._per_ip[ip]

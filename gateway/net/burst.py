@@ -56,6 +56,7 @@ class BurstHandler:
         "_session",
         "_silent",
         "_staged",
+        "_traffic",
         "held",
     )
 
@@ -65,6 +66,7 @@ class BurstHandler:
         self._progress = progress
         self._log = session.broker.log
         self._room = session.broker.room
+        self._traffic = session.broker.traffic
         self._repeats = Repeats()
         self.held = 0
         """Room that the request which is being handled has for what it becomes decoded."""
@@ -87,6 +89,7 @@ class BurstHandler:
         self._calls_until = perf_counter() + TURN_SECONDS
         blocked = self._log.produce_blocked
         template = None if blocked else self._repeats.template
+        routed = 0
         try:
             for frame in frames:
                 if template is not None:
@@ -102,6 +105,7 @@ class BurstHandler:
                             self._highest = answer[0]
                         self._burst.append(answer)
                         continue
+                routed += 1
                 route, correlation_id, start = self._route(frame)
                 if route is None:
                     continue
@@ -125,6 +129,7 @@ class BurstHandler:
                         await self._open(route, correlation_id, request, opening)
                         blocked = self._log.produce_blocked
                 template = None if blocked else self._repeats.template
+            self._traffic.repeated += len(frames) - routed
         finally:
             self._end_burst()
         if self._answers.full:
@@ -139,6 +144,7 @@ class BurstHandler:
         self._session.client_id = client_id
         self._session.api_key = key
         self._session.version = version
+        self._traffic.requests[key] += 1
         route = dispatch.routes.get((key, version)) or dispatch.find(key, version)
         if route is None:
             self._refuse_version(key, version, correlation_id)
@@ -300,11 +306,14 @@ class BurstHandler:
     def _unwritten(self, answer: QueuedAnswer, error: KumquatError) -> QueuedAnswer:
         _, route, correlation_id, request, response = answer
         if route.appends and request is not None:
+            self._traffic.produce_failures += 1
             response = route.refuse(request, error.error_code, str(error))
         return 0, route, correlation_id, None, response
 
     def _refuse(self, route: Route, request: Any, error: Exception) -> Any:
         """The answer to a request that failed."""
+        if route.appends:
+            self._traffic.produce_failures += 1
         if isinstance(error, ANSWERABLE):
             response = route.refuse(request, error.error_code, str(error))
         else:

@@ -11,14 +11,16 @@ from __future__ import annotations
 import gc
 from bisect import bisect_left
 from dataclasses import dataclass
+from math import inf
 from time import perf_counter
 from typing import Final
 
 import trio
 
-from kumquat.core.wheel.schedule.lateness import Histogram
+from kumquat.core.histogram import Histogram
 
 INTERVAL: Final = 0.02
+WINDOW_SECONDS: Final = 30.0
 BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 
 
@@ -41,7 +43,12 @@ class LagStatistics:
 
 class Lag:
     def __init__(self) -> None:
-        self._histogram = Histogram()
+        self.histogram = Histogram()
+        """In µs."""
+        self.looked = -inf
+        """When it last woke, on Trio's clock; -inf: it does not run."""
+        self._window_ends = -inf
+        self._worst = self._worst_before = 0.0
         self._buckets = [0] * (len(BUCKETS_MS) + 1)
         self._collections = 0
         self._longest_collection = 0.0
@@ -54,13 +61,26 @@ class Lag:
             while True:
                 due = trio.current_time() + INTERVAL
                 await trio.sleep_until(due)
-                self.add(trio.current_time() - due)
+                self.looked = trio.current_time()
+                self.add(self.looked - due)
+                self._remember(self.looked - due)
         finally:
             gc.callbacks.remove(self._collected)
 
     def add(self, seconds: float) -> None:
-        self._histogram.add(round(seconds * 1e6))
+        self.histogram.add(round(seconds * 1e6))
         self._buckets[bisect_left(BUCKETS_MS, seconds * 1e3)] += 1
+
+    def _remember(self, seconds: float) -> None:
+        if self.looked > self._window_ends:
+            self._window_ends = self.looked + WINDOW_SECONDS
+            self._worst_before, self._worst = self._worst, 0.0
+        self._worst = max(self._worst, seconds)
+
+    @property
+    def worst(self) -> float:
+        """How late it was at most in the last WINDOW_SECONDS, or up to twice as long; seconds."""
+        return max(self._worst, self._worst_before)
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
@@ -71,7 +91,7 @@ class Lag:
             self._longest_collection = max(self._longest_collection, took)
 
     def statistics(self) -> LagStatistics:
-        looks, p50, p99, p999, longest = self._histogram.snapshot()
+        looks, p50, p99, p999, longest = self.histogram.snapshot()
         names = [*map(str, BUCKETS_MS), "more"]
         return LagStatistics(
             looks=looks,

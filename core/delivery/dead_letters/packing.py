@@ -8,6 +8,7 @@ left to settle when no record is there to carry it comes out as `bare`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ class Packed(NamedTuple):
     records: Records
     items: list[Settled]
     size: int
+    reasons: Counter[str]
+    """Why they are dead letters, and how many each."""
 
 
 class Packer:
@@ -38,6 +41,7 @@ class Packer:
         self._records: Records = []
         self._items: list[Settled] = []
         self._size = HEAD_SIZE
+        self._reasons = Counter[str]()
         self._begin = 0
         self.too_large: list[tuple[int, int]] = []
         """Sequences, and how many bytes their batches would have."""
@@ -46,7 +50,7 @@ class Packer:
         """A range begins."""
         self._begin = first
 
-    def add(self, sequence: int, body: Body, added: Sequence[bytes]) -> None:
+    def add(self, sequence: int, body: Body, added: Sequence[bytes], reason: str = "") -> None:
         size = len(body.fields) + len(body.headers) + sum(map(len, added)) + _AROUND
         if HEAD_SIZE + size > self._max_bytes:
             self.too_large.append((sequence, HEAD_SIZE + size))
@@ -58,6 +62,7 @@ class Packer:
             self.end(sequence)
             self._flush()
         self._records.append((body, added))
+        self._reasons[reason] += 1
         self._size += size
 
     def end(self, end: int) -> None:
@@ -74,5 +79,6 @@ class Packer:
         return self._batches, bare
 
     def _flush(self) -> None:
-        self._batches.append(Packed(self._records, self._items, self._size))
+        self._batches.append(Packed(self._records, self._items, self._size, self._reasons))
         self._records, self._items, self._size = [], [], HEAD_SIZE
+        self._reasons = Counter()

@@ -210,7 +210,7 @@ class Redrives:
             if packer.too_large:
                 reason = f"larger than max.message.bytes of {target.name}"
                 outcome.refused[reason] += len(packer.too_large)
-            for records, items, size in packer.finish()[0]:
+            for records, items, size, _ in packer.finish()[0]:
                 if not dry_run:
                     self._settling.write(target, items, build(records, self._log.log.now_ms()))
                 outcome.done += len(records)

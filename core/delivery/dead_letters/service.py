@@ -16,6 +16,7 @@ What people do with dead letters is in redrive.py (`redrives`); both share the s
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,6 +79,8 @@ class DeadLetterStatistics:
     """Of those that were written: without a value, since the message could not be read."""
     failing: dict[tuple[str, str], str]
     """Why dead letters cannot be written at the moment, by group and subject."""
+    reasons: dict[str, int]
+    """Those that were written, by why they are dead letters."""
 
 
 class DeadLetters:
@@ -109,6 +112,7 @@ class DeadLetters:
         self._news = trio.Event()
         self._round_ended = trio.Event()
         self._written = self._unreadable = 0
+        self._reasons = Counter[str]()
         self._stopped: Failure | None = None
         """Why nothing at all can be written."""
 
@@ -201,11 +205,12 @@ class DeadLetters:
                 break
         batches, bare = packer.finish()
         total = 0
-        for records, items, size in batches:
+        for records, items, size, reasons in batches:
             if target.deleted or self._groups.by_id.get(group.id) is not group:
                 return total
             self.settling.write(target, items, build(records, self._log.log.now_ms()))
             self._written += len(records)
+            self._reasons += reasons
             for item in items:
                 self._backlog.unstuck(pair, item.first, item.first + item.size)
             total += size
@@ -244,7 +249,7 @@ class DeadLetters:
             letters.sort(key=lambda letter: letter[0])
         packer.begin(doomed.first)
         for sequence, body, told in letters:
-            packer.add(sequence, body, headers_of(where, sequence, told))
+            packer.add(sequence, body, headers_of(where, sequence, told), told.reason)
         packer.end(loaded.until)
 
     # --- retention -------------------------------------------------------------------------------
@@ -298,7 +303,7 @@ class DeadLetters:
         if self._stopped is not None:
             failing["", ""] = self._stopped.reason
         return DeadLetterStatistics(
-            self._backlog.waiting(), self._written, self._unreadable, failing
+            self._backlog.waiting(), self._written, self._unreadable, failing, dict(self._reasons)
         )
 
 

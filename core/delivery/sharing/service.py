@@ -35,6 +35,7 @@ from kumquat.core.delivery.sharing.lease_reader import UNREADABLE, LeaseReader, 
 from kumquat.core.delivery.sharing.shares import Shares
 from kumquat.core.delivery.sharing.timers import Timers
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
+from kumquat.core.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,6 +99,8 @@ class SharingStatistics:
     waiting: int
     hand_outs: int
     messages: int
+    redelivered: int
+    """Of these messages: those that were handed out before."""
     served_again: int
     fenced: int
     expired: int
@@ -130,6 +133,9 @@ class Sharing:
         self.readers: dict[tuple[int, int], Reading] = {}
         """By subject and slot: see askers.py."""
         self.hand_outs = self.messages = self.expired = self.rebalances = 0
+        self._redelivered = 0
+        self.sizes = Histogram()
+        """How many messages a hand-out has."""
         self._served_again = self._fenced = self._lost = 0
         self._failing = False
         self._complaints = Complaints(logger)
@@ -304,7 +310,13 @@ class Sharing:
         if not self.append_soon([pull]):
             return False
         self.hand_outs += 1
-        self.messages += sum(part[1] for part in pull.ranges)
+        size = 0
+        for _, count, attempt in pull.ranges:
+            size += count
+            if attempt > 1:
+                self._redelivered += count
+        self.messages += size
+        self.sizes.add(size)
         if pull.pull < FIRST_PULL:
             self.shares.lock(pull)
         return True
@@ -383,6 +395,7 @@ class Sharing:
             waiting=sum(hand_outs.waiting for hand_outs in self._by_pair.values()),
             hand_outs=self.hand_outs,
             messages=self.messages,
+            redelivered=self._redelivered,
             served_again=self._served_again,
             fenced=self._fenced,
             expired=self.expired,

@@ -23,6 +23,7 @@ from kumquat.core.complaints import Complaints
 from kumquat.core.delivery.actions import Action
 from kumquat.core.delivery.state import Groups
 from kumquat.core.errors import StorageError
+from kumquat.core.histogram import Histogram
 from kumquat.core.logs.actions.log import SEGMENT_BYTES, ActionLog
 from kumquat.core.logs.actions.recovery import open_action_log
 from kumquat.core.logs.disk.commit import Callback
@@ -43,6 +44,8 @@ class ActionStatistics:
     bytes_stored: int
     bytes_unsynced: int
     syncs: int
+    sync_us: dict[str, int]
+    """How long syncs took, µs: p50, p99, max."""
     appends: int
     fenced: bool
 
@@ -157,6 +160,11 @@ class ActionService:
 
     # --- numbers -----------------------------------------------------------------------------------
 
+    @property
+    def sync_times(self) -> Histogram:
+        """In µs."""
+        return self._rounds.times
+
     def statistics(self) -> ActionStatistics:
         action_log = self.log
         return ActionStatistics(
@@ -165,6 +173,7 @@ class ActionService:
             bytes_stored=sum(segment.end - segment.base for segment in action_log.segments),
             bytes_unsynced=action_log.unsynced_bytes,
             syncs=self._rounds.ended,
+            sync_us=self._rounds.times.percentiles(),
             appends=self._appends,
             fenced=action_log.fenced is not None,
         )

@@ -19,6 +19,7 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from time import perf_counter
 from typing import Generic, Protocol, TypeVar
 
 import trio
@@ -32,7 +33,8 @@ class Job(Protocol):
 
 
 J = TypeVar("J", bound=Job)
-Done = tuple[J, OSError | None]
+Done = tuple[J, OSError | None, float]
+"""A job, why it failed (if it did), and how many seconds it took."""
 
 
 class Flusher(Generic[J]):
@@ -65,7 +67,9 @@ class Flusher(Generic[J]):
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._done.put((job, _outcome(job.run)))
+            began = perf_counter()
+            outcome = _outcome(job.run)
+            self._done.put((job, outcome, perf_counter() - began))
             os.eventfd_write(self._event, 1)
 
 

@@ -18,6 +18,7 @@ import trio
 from kumquat.core.clock import wall_clock_ms
 from kumquat.core.complaints import Complaints
 from kumquat.core.errors import StorageError, WouldBlock
+from kumquat.core.histogram import Histogram
 from kumquat.core.inflation import Inflation
 from kumquat.core.logs.disk.commit import Callback
 from kumquat.core.logs.disk.files import Files, RealFiles
@@ -56,6 +57,13 @@ class LogStatistics:
     tail_bytes: int
     open_files: int
     syncs: int
+    sync_us: dict[str, int]
+    """How long syncs took, µs: p50, p99, max."""
+    messages_written: int
+    """Messages that got a place in a subject since the start of the broker: what was produced, and
+    delayed messages and dead letters as they arrive."""
+    bytes_written: int
+    """Of their batches."""
     corrupt_reads: int
     failed_reads: int
     fenced: bool
@@ -392,6 +400,11 @@ class MessageService:
 
     # --- numbers -------------------------------------------------------------------------------
 
+    @property
+    def sync_times(self) -> Histogram:
+        """In µs."""
+        return self._rounds.times
+
     def statistics(self) -> LogStatistics:
         message_log = self.log
         return LogStatistics(
@@ -402,6 +415,9 @@ class MessageService:
             tail_bytes=message_log.tail.bytes_held,
             open_files=len(message_log.open_files),
             syncs=self._rounds.ended,
+            sync_us=self._rounds.times.percentiles(),
+            messages_written=message_log.writer.messages_written,
+            bytes_written=message_log.writer.bytes_written,
             corrupt_reads=self.reader.corrupt_reads,
             failed_reads=self.reader.failed_reads,
             fenced=message_log.fenced is not None,

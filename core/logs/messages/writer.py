@@ -103,6 +103,8 @@ class Writer:
         self._staged: list[Staged] = []
         self._buffers: list[Buffer] = []
         self._staged_end = 0
+        self.messages_written = self.bytes_written = 0
+        """Since the start: messages that got a place in a subject, and the bytes of their batches."""
         self.listener: DelayListener | None = None
         self.observer: WriteObserver | None = None
         """None while nobody's history is recorded."""
@@ -344,15 +346,20 @@ class Writer:
     def _written(self) -> None:
         rows, pack, dirty, add = self.rows, ROW.pack, self.dirty, self.tail.add
         delayed: list[tuple[int, int, int, Batch]] = []
+        messages = size = 0
         for kind, subject, position, base, length, sequences, kept, held, _ in self._staged:
             rows += pack(position, base, subject.id if subject else 0, length, sequences, kind)
             if kept is not None and subject is not None:
                 if kind == MESSAGES:
                     dirty[subject] = base + sequences
                     add(position, kept, held)
+                    messages += sequences
+                    size += length
                 else:
                     delayed.append((kind, subject.id, position, kept))
         active = self._state.active
+        self.messages_written += messages
+        self.bytes_written += size
         active.end = self._staged_end
         active.newest_store_time = max(active.newest_store_time, self._now_ms())
         staged, self._staged = self._staged, []

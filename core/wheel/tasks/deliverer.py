@@ -18,12 +18,12 @@ from functools import partial
 import trio
 
 from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.histogram import Histogram
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.pools import DELIVER, in_thread
 from kumquat.core.wheel.files.record_reader import RecordReader
 from kumquat.core.wheel.schedule.delivery_queue import DeliveryQueue
 from kumquat.core.wheel.schedule.effects import Damaged
-from kumquat.core.wheel.schedule.lateness import Histogram
 from kumquat.core.wheel.schedule.schedule import Schedule
 from kumquat.core.wheel.shell import Shell
 

@@ -149,6 +149,7 @@ def refused(
     error: Answerable,
 ) -> PartitionProduceResponse:
     """The answer for a batch that is refused."""
+    session.broker.traffic.produce_failures += 1
     name = topic.name or topic.topic_id.hex()
     if request.acks == NONE:
         raise Disconnect(f"Produce to {name!r} with acks=0 failed: {error}") from error

@@ -1,26 +1,41 @@
 """Log lines that clients could forge, or that cannot be read."""
 
 import io
+import json
 import logging
 import re
 from collections.abc import Iterator
 
 import pytest
 
-from kumquat.gateway.process.log import set_up_logging
+from kumquat.gateway.process.log import JsonFormatter, set_up_logging
 
 
-@pytest.fixture
-def stream() -> Iterator[io.StringIO]:
-    """The root logger writes here, as it would to stderr; put back afterwards."""
+@pytest.fixture(autouse=True)
+def _root() -> Iterator[None]:
+    """The root logger is put back afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()
-    text = io.StringIO()
-    set_up_logging("INFO", text)
-    yield text
+    yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture
+def stream() -> io.StringIO:
+    """The root logger writes here, as it would to stderr."""
+    text = io.StringIO()
+    set_up_logging("INFO", text)
+    return text
+
+
+@pytest.fixture
+def objects() -> io.StringIO:
+    """The same as JSON."""
+    text = io.StringIO()
+    set_up_logging("INFO", text, format="json")
+    return text
 
 
 def test_a_line_has_time_level_logger_and_message(stream: io.StringIO) -> None:
@@ -47,3 +62,29 @@ def test_a_traceback_is_indented_under_its_line(stream: io.StringIO) -> None:
     assert first.endswith("x: it failed")
     assert rest[-1] == "    ValueError: wrong"
     assert all(line.startswith("    ") for line in rest)
+
+
+def test_a_program_has_to_take_a_line_apart(objects: io.StringIO) -> None:
+    logging.getLogger("kumquat.x").info("ready on %s", "127.0.0.1:9092")
+    found = json.loads(objects.getvalue())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found.pop("time"))
+    message = "ready on 127.0.0.1:9092"
+    assert found == {"level": "INFO", "logger": "kumquat.x", "message": message}
+
+
+def test_a_traceback_or_a_clients_name_breaks_an_object_in_two(objects: io.StringIO) -> None:
+    try:
+        raise ValueError('a\n{"level": "INFO"}')
+    except ValueError:
+        logging.getLogger("x").exception("client %s", 'b\n"c"')
+    (line,) = objects.getvalue().splitlines()
+    found = json.loads(line)
+    assert found["message"] == 'client b\n"c"'
+    assert found["exception"].startswith("Traceback (most recent call last):\n")
+    assert found["exception"].endswith('ValueError: a\n{"level": "INFO"}')
+
+
+def test_a_name_that_is_no_text_costs_the_line() -> None:
+    line = JsonFormatter().format(logging.makeLogRecord({"msg": "client \ud800"}))
+    assert line.isascii()
+    assert json.loads(line)["message"] == "client \ud800"

@@ -39,7 +39,7 @@ def flusher() -> Iterator[Flusher[Round]]:
 async def finished(rounds: Flusher[Round], job: Round) -> OSError | None:
     rounds.start_nowait(job)
     with trio.fail_after(SECONDS):
-        done, error = await rounds.wait_done()
+        done, error, _ = await rounds.wait_done()
     assert done is job
     return error
 
@@ -59,7 +59,7 @@ def test_a_stop_does_not_leave_a_round_behind() -> None:
     syncing: Flusher[Round] = Flusher()
     job = Round()
     syncing.start_nowait(job)
-    assert syncing.close() == [(job, None)]
+    assert [done[:2] for done in syncing.close()] == [(job, None)]
     assert job.done == ["kumquat-flusher"]
 
 
