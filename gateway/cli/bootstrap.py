@@ -15,6 +15,7 @@ no client.
 from __future__ import annotations
 
 import logging
+import socket
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 VARIABLE = "KUMQUAT_BOOTSTRAP"
 CONNECT_MS = 10_000
-"""How long a broker that does not answer is tried. On a machine that refuses the connection too: a broker
-may be starting."""
+"""How long a broker that takes the connection and does not answer is tried."""
+ADVICE = "is it running, and is --bootstrap right?"
 CLIENT_ID = "kumquat-cli"
 
 bootstrap_option = click.option(
@@ -53,13 +54,23 @@ def silence() -> None:
 
 
 def settings(bootstrap: str, connect_ms: int = CONNECT_MS) -> dict[str, Any]:
-    """What all clients are made with."""
-    for address in bootstrap.split(","):
-        host, colon, port = address.strip().rpartition(":")
-        if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+    """What all clients are made with. Raises Unreachable if no address takes a connection: kafka-python
+    would try for as long as it may, and then not say why."""
+    addresses = [address.strip() for address in bootstrap.split(",")]
+    why = ""
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
             raise Unreachable(f"--bootstrap {bootstrap!r} is not of the form {DEFAULT_BOOTSTRAP}")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), connect_ms / 1000).close()
+            break
+        except OSError as error:
+            why = error.strerror or str(error)
+    else:
+        raise Unreachable(f"no broker at {bootstrap}: {why}; {ADVICE}")
     return {
-        "bootstrap_servers": [address.strip() for address in bootstrap.split(",")],
+        "bootstrap_servers": addresses,
         "client_id": CLIENT_ID,
         "bootstrap_timeout_ms": connect_ms,
         "reconnect_backoff_max_ms": 1000,
@@ -74,27 +85,10 @@ def clear_errors(bootstrap: str) -> Iterator[None]:
 
     try:
         yield
-    except (
-        errors.KafkaTimeoutError,
-        errors.KafkaConnectionError,
-        errors.NoBrokersAvailable,
-    ) as error:
-        raise Unreachable(f"no broker answers at {bootstrap}: {_why(error)}") from None
+    except (errors.KafkaTimeoutError, errors.KafkaConnectionError):
+        raise Unreachable(f"the broker at {bootstrap} does not answer; {ADVICE}") from None
     except errors.KafkaError as error:
         raise Refused(reason(error)) from None
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):  # our own output
-            raise
-        raise Unreachable(f"no broker answers at {bootstrap}: {error.strerror or error}") from None
-
-
-def _why(error: BaseException) -> str:
-    text = str(error.args[0]) if error.args else ""
-    known = {"bootstrap": "is it running, and is --bootstrap right?"}
-    for word, advice in known.items():
-        if word in text.lower():
-            return advice
-    return text or "is it running, and is --bootstrap right?"
 
 
 def reason(error: BaseException) -> str:

@@ -4,7 +4,7 @@
     kumquat topics list; kumquat produce orders < lines; kumquat consume orders -e
     kumquat --version; kumquat --help; kumquat consume --help
 
-Each command is a module of this package, or of records/ (produce, consume), admin/ (topics, configs) and
+Each command is a module of this package, or of kafka/ (topics, configs), records/ (produce, consume) and
 watch/ (trace, search, top, doctor). COMMANDS names them; they are imported when they are called, so that
 `kumquat --version` and `--help` answer at once.
 
@@ -35,9 +35,9 @@ COMPLETE = "_KUMQUAT_COMPLETE"
 HERE = "kumquat.gateway.cli"
 COMMANDS = {
     "serve": (f"{HERE}.serve:serve", "run the broker until SIGTERM or SIGINT"),
-    "topics": (f"{HERE}.admin.topics:topics", "list, describe, create, delete topics"),
+    "topics": (f"{HERE}.kafka.topics:topics", "list, describe, create, delete topics"),
     "configs": (
-        f"{HERE}.admin.configs:configs",
+        f"{HERE}.kafka.configs:configs",
         "get, set, unset configs of topics, groups, broker",
     ),
     "produce": (

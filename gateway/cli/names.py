@@ -7,7 +7,6 @@ and whatever goes wrong is silent: a shell would print it into the line that som
 from __future__ import annotations
 
 import os
-import socket
 from typing import TYPE_CHECKING, Any
 
 from kumquat.gateway.cli.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE, admin_client
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 
     import click
 
-HURRY_MS = 1000
-AT_ONCE_SECONDS = 0.2
+HURRY_MS = 500
 MOST = 1000
 
 
@@ -35,8 +33,6 @@ def complete_groups(ctx: click.Context, _param: click.Parameter, incomplete: str
 def _complete(ctx: click.Context, incomplete: str, find: Callable[[Any], list[str]]) -> list[str]:
     bootstrap = ctx.params.get("bootstrap") or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
     try:
-        host, _, port = bootstrap.partition(",")[0].rpartition(":")
-        socket.create_connection((host, int(port)), AT_ONCE_SECONDS).close()
         with admin_client(bootstrap, HURRY_MS) as client:
             found = find(client)
     except Exception:

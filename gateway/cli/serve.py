@@ -5,8 +5,8 @@
 
 Every option of the broker is a flag (its name with dashes for dots), an environment variable and a line of
 the properties file: see config/sources.py. Flags and `--set` count in the order in which they are given:
-the last one wins. When the broker cannot start for a reason that an operator can fix, stderr has one line that
-says so (for bad options, one line for each), and the exit code is 2.
+the last one wins. When the broker cannot start for a reason that an operator can fix, stderr has one line
+that says so (for bad options, one line for each), and the exit code is 2.
 """
 
 from __future__ import annotations
