@@ -31,6 +31,8 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 VARIABLE = "KUMQUAT_BOOTSTRAP"
 CONNECT_MS = 10_000
 """How long a broker that takes the connection and does not answer is tried."""
+NOBODY = "no broker at"
+"""How the error begins if nothing takes the connection."""
 ADVICE = "is it running, and is --bootstrap right?"
 CLIENT_ID = "kumquat-cli"
 
@@ -68,7 +70,7 @@ def settings(bootstrap: str, connect_ms: int = CONNECT_MS) -> dict[str, Any]:
         except OSError as error:
             why = error.strerror or str(error)
     else:
-        raise Unreachable(f"no broker at {bootstrap}: {why}; {ADVICE}")
+        raise Unreachable(f"{NOBODY} {bootstrap}: {why}; {ADVICE}")
     return {
         "bootstrap_servers": addresses,
         "client_id": CLIENT_ID,

@@ -19,7 +19,7 @@ of `kumquat delay`. `delete` is Kafka's own request, to `--bootstrap`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -30,7 +30,9 @@ from kumquat.gateway.cli.names import complete_groups, complete_topics
 from kumquat.gateway.cli.tables import listing, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    Command = TypeVar("Command", bound=Callable[..., Any])
 
 GROUPS = {
     "GROUP": "group",
@@ -164,8 +166,8 @@ def _run(
     return report(as_json, status, answer, SHOW[action])
 
 
-def _pages(what: str) -> Any:
-    def add(command: Any) -> Any:
+def _pages(what: str) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
         after = click.option("--after", metavar="NAME", help="go on where an earlier answer ended")
         limit = click.option("--limit", metavar="N", help=f"at most so many {what}")
         return limit(after(command))

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 import click
 
 from kumquat.gateway.cli.command import (
+    COMPLETE,
     DONE,
     INTERRUPTED,
     REFUSED,
@@ -30,8 +31,6 @@ from kumquat.gateway.cli.command import (
     explain,
 )
 
-COMPLETE = "_KUMQUAT_COMPLETE"
-"""The variable with which a shell asks for completions: see completion.py."""
 HERE = "kumquat.gateway.cli"
 COMMANDS = {
     "serve": (f"{HERE}.serve:serve", "run the broker until SIGTERM or SIGINT"),

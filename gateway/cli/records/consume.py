@@ -6,13 +6,13 @@ r"""`kumquat consume TOPIC`: records to stdout. The habits are kcat's.
     kumquat consume orders -g billing -c 100           as a member of a group, a hundred of them
     kumquat consume orders --key customer-17 -e
 
-Without a group it reads all, from `-o` (the beginning, unless it says otherwise), and changes nothing. With a
-group it is a member like any other: it begins where the group stands, and what was written to stdout is
+Without a group it reads all, from `-o` (the beginning, unless it says otherwise), and changes nothing. With
+a group it is a member like any other: it begins where the group stands, and what was written to stdout is
 committed when it ends and every COMMIT_SECONDS. In a group that shares, the offsets are the member's own.
 
-It goes on until `-c` records are written, or, with `-e`, until there is no more; else until Ctrl-C (exit code
-130) or until its reader has seen enough (0). At a terminal characters that control it are replaced;
-in a pipe bytes stay as they are.
+It goes on until `-c` records are written, or, with `-e`, until there is no more; else until Ctrl-C (exit
+code 130) or until its reader has seen enough (0). At a terminal characters that control it are replaced; in
+a pipe bytes stay as they are.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ r"""How `kumquat consume` writes a record: kcat's format strings, and JSON.
     \n \r \t \\ \xHH   characters that a shell does not give easily
 
 The length of null is -1, as in kcat, and null itself is nothing, or NULL with `-Z`. A format is compiled
-once, into functions of a record. Bytes stay as they are, so that what was written comes out again; `Encoding`
-may show values and keys in hexadecimal or base64 instead, and `visible` keeps a terminal safe from them.
+once, into functions of a record. Bytes stay as they are, so that what was written comes out again. Values
+and keys may be shown in hexadecimal or base64 instead; `visible` keeps a terminal safe from them.
 
 JSON is one object a line: topic, partition, offset, timestamp, key, value, headers. Keys and values are
-strings where they are UTF-8, else {"base64": …}, and null stays null. `kumquat produce --json` reads the same.
+strings where they are UTF-8, else {"base64": …}, and null stays null. `kumquat produce --json` reads this.
 
 Pure.
 """

@@ -9,10 +9,10 @@ A line of JSON is an object:
     {"key": "k", "value": {"amount": 5}, "headers": {"tenant": "a"}, "delay": "10m", "delay_id": "order-17"}
 
 Key, value and the values of headers are strings, null, {"text": …} or {"base64": …}; a value that is any
-other JSON is written as such. Headers are an object, or a list of [name, value] where a name is there twice.
-`delay`, `at` and `delay_id` are the headers that ask for a later delivery. Names that `consume -J` writes and
-that cannot be asked for (topic, partition, offset, timestamp) are passed over; any other name is refused: a
-misspelled delay would send its message at once.
+other JSON is written as such. Headers are an object, or a list of [name, value], where a name may be twice.
+`delay`, `at` and `delay_id` are the headers that ask for a later delivery. Names that `consume -J` writes
+and that cannot be asked for (topic, partition, offset, timestamp) are passed over; any other name is
+refused: a misspelled delay would send its message at once.
 
 Pure.
 """

@@ -11,9 +11,9 @@ How many records were written is said on stderr. Records that the broker refused
 reason, and the exit code is 1; the others are written. A batch is refused as a whole: one record with a bad
 header takes those along that were sent with it.
 
-The producer is not idempotent: with kafka-python, one refused batch would make every later one fail (see the
-README). So a record may be written twice if the connection is lost at the wrong moment, as with kcat. Order is
-kept: one request is under way at a time.
+The producer is not idempotent: with kafka-python, one refused batch would make every later one fail (see
+the README). So a record may be written twice if the connection is lost at the wrong moment, as with kcat.
+Order is kept: one request is under way at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kumquat.core.wheel.intake.headers import DELAY, DELAY_ID, DELIVER_AT
 from kumquat.gateway.cli.bootstrap import (
     admin_client,
     bootstrap_option,
@@ -37,7 +36,7 @@ from kumquat.gateway.cli.bootstrap import (
 from kumquat.gateway.cli.command import DONE, REFUSED, Action, Refused, Unreachable
 from kumquat.gateway.cli.names import complete_topics
 from kumquat.gateway.cli.records.format import unescape
-from kumquat.gateway.cli.records.lines import Cutter, Lines
+from kumquat.gateway.cli.records.lines import ASKING, Cutter, Lines
 from kumquat.gateway.cli.tables import plain
 
 if TYPE_CHECKING:
@@ -241,9 +240,11 @@ def _lines(
         headers.append((name, os.fsencode(value)))
     if asked["delay"] is not None and asked["at"] is not None:
         raise click.UsageError("give either --delay or --at")
-    for option, name in (("delay", DELAY), ("at", DELIVER_AT), ("delay_id", DELAY_ID)):
-        if (text := asked[option]) is not None:
-            headers.append((name.decode(), text.encode()))
+    headers += [
+        (asking.decode(), text.encode())
+        for option, asking in ASKING.items()
+        if (text := asked[option]) is not None
+    ]
     fixed = None if key is None else os.fsencode(key)
     return Lines(between, fixed, headers, empty_is_null), ends
 

@@ -4,7 +4,7 @@
     end, latest             what comes from now on
     5000                    an offset
     -10                     the last ten
-    @2h, @2026-03-01T08:00Z the first message that is not older: so long ago, or at a time (or ms since 1970)
+    @2h, @2026-03-01T08:00Z the first message that is not older: so long ago, or a time (or ms since 1970)
 
 Pure: `place` is given the two ends of the topic, and a function that finds an offset by time.
 """
