@@ -18,6 +18,7 @@ import logging
 import socket
 import warnings
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,6 +56,20 @@ def silence() -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="kafka")
 
 
+def lend_snappy() -> None:
+    """kafka-python needs python-snappy for snappy, which is no dependency of ours; cramjam is one and does
+    the same. Without it a topic with snappy batches could not be read."""
+    from kafka import codec
+
+    if codec.snappy is None:
+        import cramjam
+
+        codec.snappy = SimpleNamespace(
+            compress=lambda data: bytes(cramjam.snappy.compress_raw(data)),
+            decompress=lambda data: bytes(cramjam.snappy.decompress_raw(data)),
+        )
+
+
 def settings(bootstrap: str, connect_ms: int = CONNECT_MS) -> dict[str, Any]:
     """What all clients are made with. Raises Unreachable if no address takes a connection: kafka-python
     would try for as long as it may, and then not say why."""
@@ -83,6 +98,7 @@ def settings(bootstrap: str, connect_ms: int = CONNECT_MS) -> dict[str, Any]:
 def clear_errors(bootstrap: str) -> Iterator[None]:
     """What kafka-python raises, as one line."""
     silence()
+    lend_snappy()
     from kafka import errors
 
     try:
@@ -95,8 +111,14 @@ def clear_errors(bootstrap: str) -> Iterator[None]:
 
 def reason(error: BaseException) -> str:
     """The broker's own words where it gave any, else what Kafka says about the error."""
+    from kafka.errors import KafkaTimeoutError
+
+    if isinstance(error, KafkaTimeoutError):
+        return "the broker did not answer in time"
     name = getattr(error, "message", None)
     said = str(error.args[0]) if error.args and error.args[0] else ""
+    if said.startswith("Failed to append record because"):
+        return "another record of its batch was refused"
     if said and not said.startswith(("Request '", "[Error ")):
         return said
     description = str(getattr(error, "description", "") or type(error).__name__)

@@ -19,11 +19,12 @@ of `kumquat delay`. `delete` is Kafka's own request, to `--bootstrap`.
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kumquat.gateway.cli.bootstrap import bootstrap_option
+from kumquat.gateway.cli.bootstrap import admin_client, bootstrap_option
 from kumquat.gateway.cli.command import DONE, REFUSED, Commands, Refused
 from kumquat.gateway.cli.endpoint import ask, asking, json_option, report
 from kumquat.gateway.cli.names import complete_groups, complete_topics
@@ -234,12 +235,13 @@ def skip(admin: str, as_json: bool, **values: str | None) -> int:
 
 @groups.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=complete_groups)
+@click.option("--yes", is_flag=True, help="do it, also at a terminal")
 @bootstrap_option
 @json_option
-def delete(names: tuple[str, ...], bootstrap: str, as_json: bool) -> int:
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> int:
     """Forget groups without members, with all their positions."""
-    from kumquat.gateway.cli.bootstrap import admin_client  # kafka-python takes its time
-
+    if not yes and sys.stdin.isatty():
+        raise Refused("nothing was changed; add --yes to forget where they stand")
     with admin_client(bootstrap) as client:
         found = client.delete_groups(list(names))
     refused = {name: WHY.get(said, said) for name, said in found.items() if said != "OK"}

@@ -8,7 +8,8 @@ r"""`kumquat consume TOPIC`: records to stdout. The habits are kcat's.
 
 Without a group it reads all, from `-o` (the beginning, unless it says otherwise), and changes nothing. With
 a group it is a member like any other: it begins where the group stands, and what was written to stdout is
-committed when it ends and every COMMIT_SECONDS. In a group that shares, the offsets are the member's own.
+committed when it ends and every COMMIT_SECONDS: after Ctrl-C the last records may come once more, none is
+lost. In a group that shares, the offsets are the member's own.
 
 It goes on until `-c` records are written, or, with `-e`, until there is no more; else until Ctrl-C (exit
 code 130) or until its reader has seen enough (0). At a terminal characters that control it are replaced; in
@@ -147,7 +148,12 @@ class Reading:
         places = [self._place]
         earliest = self._consumer.beginning_offsets(places)[self._place]
         latest = self._consumer.end_offsets(places)[self._place]
-        return start.place(earliest, latest, self._at_time)
+        place = start.place(earliest, latest, self._at_time)
+        if place > latest:
+            raise Refused(
+                f"{plain(self._place.topic)} ends at {latest:,}; there is no {place:,} yet"
+            )
+        return place
 
     def _at_time(self, time: int) -> int | None:
         found = self._consumer.offsets_for_times({self._place: time})[self._place]

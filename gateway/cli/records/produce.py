@@ -52,6 +52,8 @@ LARGEST_BYTES = 100 << 20
 """The broker says what is too large, not the client."""
 DELIVERY_MS = 30_000
 BLOCK_MS = 10_000
+MOST_REASONS = 10
+"""That are shown."""
 ACKS = {"all": "all", "-1": "all", "1": 1, "0": 0}
 
 
@@ -105,10 +107,7 @@ class Sending:
 
     def __init__(self, bootstrap: str, topic: str, acks: str, compression: str) -> None:
         from kafka import KafkaProducer
-        from kafka.codec import has_snappy
 
-        if compression == "snappy" and not has_snappy():
-            raise Refused("snappy needs python-snappy: pip install python-snappy; or use -z lz4")
         self.report = Report()
         self._topic = topic
         self._number = 0
@@ -273,16 +272,21 @@ def _records(
 def _pieces(delimiter: bytes) -> Iterator[bytes]:
     """Records of stdin, as soon as each is there."""
     cutter = Cutter(delimiter)
-    while data := os.read(sys.stdin.fileno(), READ_BYTES):
+    while data := sys.stdin.buffer.read1(READ_BYTES):
         yield from cutter.feed(data)
     yield from cutter.end()
 
 
 def _tell(report: Report, quiet: bool, broken: str) -> int:
-    for why, numbers in report.refused.items():
-        which = f"record {numbers[0]:,}" if len(numbers) == 1 else f"{len(numbers):,} records"
-        begin = "" if len(numbers) == 1 else f", the first is number {numbers[0]:,}"
-        print(plain(f"kumquat: {which} refused{begin}: {why}"), file=sys.stderr)
+    reasons = list(report.refused.items())
+    for why, numbers in reasons[:MOST_REASONS]:
+        which = f"record {numbers[0]:,}"
+        if len(numbers) > 1:
+            which = f"{len(numbers):,} records from number {numbers[0]:,} on"
+        print(plain(f"kumquat: {which} refused: {why}"), file=sys.stderr)
+    if len(reasons) > MOST_REASONS:
+        rest = sum(len(numbers) for _, numbers in reasons[MOST_REASONS:])
+        print(f"kumquat: {rest:,} more refused, for other reasons", file=sys.stderr)
     if not quiet or report.refusals or broken:
         many = "record" if report.written == 1 else "records"
         print(f"{report.written:,} {many} written", file=sys.stderr)

@@ -13,6 +13,7 @@ broker that goes away is said in the view, which goes on when it is back. Withou
 from __future__ import annotations
 
 import json
+import os
 import select
 import sys
 import termios
@@ -164,8 +165,10 @@ def _keys() -> Iterator[Any]:
     def quit_pressed(seconds: float) -> bool:
         until = monotonic() + seconds
         while (left := until - monotonic()) > 0:
-            if select.select([sys.stdin], [], [], left)[0] and sys.stdin.read(1) in ("q", "Q", ""):
-                return True
+            if select.select([sys.stdin], [], [], left)[0]:
+                pressed = os.read(sys.stdin.fileno(), 64)
+                if not pressed or b"q" in pressed.lower():
+                    return True
         return False
 
     try:
