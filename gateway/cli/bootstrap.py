@@ -87,7 +87,7 @@ def settings(bootstrap: str, connect_ms: int = CONNECT_MS) -> dict[str, Any]:
     else:
         raise Unreachable(f"{NOBODY} {bootstrap}: {why}; {ADVICE}")
     return {
-        "bootstrap_servers": addresses,
+        "bootstrap_servers": [address],  # it names the others, if there are any
         "client_id": CLIENT_ID,
         "bootstrap_timeout_ms": connect_ms,
         "reconnect_backoff_max_ms": 1000,

@@ -139,11 +139,7 @@ def explain(error: click.UsageError) -> str:
 
 
 def _expected(error: click.BadOptionUsage) -> str:
-    params = error.ctx.command.params if error.ctx is not None else ()
-    for param in params:
-        if isinstance(param, click.Option) and error.option_name in param.opts and param.is_flag:
-            return "takes no value"
-    return "expected one argument"
+    return "takes no value" if "not take a value" in error.message else "expected one argument"
 
 
 def _hint(error: click.BadParameter) -> str:

@@ -272,7 +272,8 @@ def _records(
 def _pieces(delimiter: bytes) -> Iterator[bytes]:
     """Records of stdin, as soon as each is there."""
     cutter = Cutter(delimiter)
-    while data := sys.stdin.buffer.read1(READ_BYTES):
+    stdin: Any = sys.stdin.buffer  # its read1 gives what is there; read would wait for all of it
+    while data := stdin.read1(READ_BYTES):
         yield from cutter.feed(data)
     yield from cutter.end()
 

@@ -51,8 +51,11 @@ class Result(NamedTuple):
         return self.err
 
 
-def run(*arguments: str, stdin: bytes = b"") -> Result:
+def run(*arguments: str, stdin: bytes = b"", person: bool = False) -> Result:
+    """`person`: stdin is a terminal, so somebody could be asked."""
     with CliRunner().isolation(input=stdin) as (out, err, _):
+        if person:
+            vars(sys.stdin)["isatty"] = lambda: True
         code = main(arguments)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""One broker for all tests of this folder; each test has topics of its own."""
+"""One broker for the tests of this folder; each test has topics of its own."""
 
 from __future__ import annotations
 

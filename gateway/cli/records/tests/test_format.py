@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from kumquat.gateway.cli.records.format import ENCODINGS, Format, as_json, unescape, visible
 from kumquat.gateway.cli.records.lines import Cutter, Lines, Sent
 from kumquat.gateway.cli.records.start import Start, read_start
+
+if TYPE_CHECKING:
+    from kumquat.gateway.cli.records.lines import Headers
 
 HEADERS = [("a", b"1"), ("b", None), ("a", b"\xff")]
 NOW = 1_700_000_000_000
@@ -103,10 +106,10 @@ def test_a_key_is_cut_off_at_another_place() -> None:
 def test_a_line_of_json_becomes_another_record() -> None:
     line = {"key": None, "value": {"n": [1, "ä"]}, "headers": {"h": "1"}, "delay": "10m"}
     found = Lines(key=b"k", headers=[("x", b"y")]).json_record(json.dumps(line).encode())
-    headers = [("x", b"y"), ("h", b"1"), ("qmq-delay-ms", b"10m")]
+    headers: Headers = [("x", b"y"), ("h", b"1"), ("qmq-delay-ms", b"10m")]
     assert found == Sent('{"n":[1,"ä"]}'.encode(), None, headers)
     given = b'{"value": {"base64": "/w=="}, "at": 5, "delay_id": "i", "offset": 3}'
-    asked = [("qmq-deliver-at", b"5"), ("qmq-delay-id", b"i")]
+    asked: Headers = [("qmq-deliver-at", b"5"), ("qmq-delay-id", b"i")]
     assert Lines(key=b"k").json_record(given) == Sent(b"\xff", b"k", asked)
     assert Lines().json_record(b'{"value": 5}') == Sent(b"5")
 

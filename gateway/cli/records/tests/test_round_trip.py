@@ -230,7 +230,7 @@ def test_acks_0_says_that_nothing_was_written(at: At, topic: str) -> None:
 
 
 def test_a_process_of_its_own_does_something_else(running: TestBroker, topic: str) -> None:
-    environ = {"KUMQUAT_BOOTSTRAP": running.bootstrap}
-    done = shell("produce", topic, stdin=b"\xff\0\n" * 3, **environ)
+    at = running.bootstrap
+    done = shell("produce", topic, stdin=b"\xff\0\n" * 3, KUMQUAT_BOOTSTRAP=at)
     assert done == (0, b"", "3 records written\n")
-    assert shell("consume", topic, "-e", **environ) == (0, b"\xff\0\n" * 3, "")
+    assert shell("consume", topic, "-e", KUMQUAT_BOOTSTRAP=at) == (0, b"\xff\0\n" * 3, "")
