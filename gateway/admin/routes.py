@@ -29,6 +29,7 @@ from kumquat.gateway.admin.trace import ARGUMENTS as _TRACE
 from kumquat.gateway.admin.trace import trace_message
 from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -44,6 +45,7 @@ STATUS = {
     ErrorCode.DUPLICATE_RESOURCE: 409,
 }
 OTHERWISE = 400
+VERSION = version()
 
 
 async def _statistics(broker: Broker, arguments: Arguments) -> Answer:
@@ -53,7 +55,7 @@ async def _statistics(broker: Broker, arguments: Arguments) -> Answer:
         {"group": group, "subject": subject, "reason": reason}
         for (group, subject), reason in parts["dead_letters"]["failing"].items()
     ]
-    return Answer(200, parts)
+    return Answer(200, {"version": VERSION, **parts})
 
 
 _MOVES = (*FILTERS, "after", "limit", "begun", "dry_run")

@@ -19,12 +19,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from kumquat.gateway.admin.times import show_time
-from kumquat.gateway.cli.endpoint import add_flags, address, ask, report
+from kumquat.gateway.cli.command import Action, Commands
+from kumquat.gateway.cli.endpoint import ask, asking, given, report
+from kumquat.gateway.cli.names import complete_topics
 from kumquat.gateway.cli.tables import plain, table
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
 
@@ -66,41 +69,33 @@ FLAGS = {
 SWITCHES = {"value": "show what is in the message too, while it is pending"}
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """The commands below `kumquat delay`."""
-    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, command in COMMANDS.items():
-        action = commands.add_parser(name, help=command.help, description=command.help)
-        for flag in (*command.required, *command.optional):
-            metavar, text = FLAGS[flag]
-            action.add_argument(
-                f"--{flag}",
-                dest=f"arg_{flag}",
+def _action(name: str, command: Command) -> click.Command:
+    """A command of `kumquat delay`."""
+    flags = (*command.required, *command.optional, *command.switches)
+
+    def run(admin: str, as_json: bool, **values: str | None) -> int:
+        status, answer = ask(admin, command.method, f"/delay/{name}", given(values, *flags))
+        return report(as_json, status, answer, SHOW[name])
+
+    params: list[click.Parameter] = []
+    for flag in (*command.required, *command.optional):
+        metavar, text = FLAGS[flag]
+        params.append(
+            click.Option(
+                [f"--{flag}"],
                 metavar=metavar,
                 help=text,
                 required=flag in command.required,
+                shell_complete=complete_topics if flag == "subject" else None,
             )
-        for switch in command.switches:
-            action.add_argument(
-                f"--{switch}",
-                dest=f"arg_{switch}",
-                action="store_const",
-                const="true",
-                help=SWITCHES[switch],
-            )
-        add_flags(action)
-
-
-def run(parsed: argparse.Namespace) -> int:
-    """Ask, show the answer, and give the exit code. Raises Unreachable."""
-    command = COMMANDS[parsed.action]
-    values = {
-        flag: value
-        for flag in (*command.required, *command.optional, *command.switches)
-        if (value := getattr(parsed, f"arg_{flag}")) is not None
-    }
-    status, answer = ask(address(parsed), command.method, f"/delay/{parsed.action}", values)
-    return report(parsed, status, answer, SHOW[parsed.action])
+        )
+    params += [
+        click.Option([f"--{s}"], is_flag=True, flag_value="true", default=None, help=SWITCHES[s])
+        for s in command.switches
+    ]
+    asked = click.command(name, cls=Action, params=params, help=command.help)(asking(run))
+    assert isinstance(asked, click.Command)
+    return asked
 
 
 def _show_list(answer: Mapping[str, Any]) -> list[str]:
@@ -147,3 +142,7 @@ SHOW = {
     "cancel": _show_one,
     "move": _show_one,
 }
+
+delay = Commands("delay", help="List, count, show, cancel, move what is pending.")
+for _name, _command in COMMANDS.items():
+    delay.add_command(_action(_name, _command))

@@ -17,15 +17,17 @@ delay`; 1 also when some letters could not be sent.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from base64 import b64decode
-from math import inf
 from typing import TYPE_CHECKING, Any
 
-from kumquat.gateway.cli.dlq_moves import move
-from kumquat.gateway.cli.endpoint import add_flags, address, ask, given, report
+import click
+
+from kumquat.gateway.cli.command import DONE, Commands
+from kumquat.gateway.cli.dlq_moves import Move, move
+from kumquat.gateway.cli.endpoint import ask, asking, given, report
+from kumquat.gateway.cli.names import complete_groups, complete_topics
 from kumquat.gateway.cli.tables import listing, plain, time_or_dash
 
 if TYPE_CHECKING:
@@ -68,69 +70,99 @@ LETTERS = {
 }
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """The commands below `kumquat dlq`."""
-    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def command(
-        name: str, text: str, filters: Mapping[str, tuple[str, str]]
-    ) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=text, description=text)
-        for flag, (metavar, about) in filters.items():
-            added.add_argument(f"--{flag}", metavar=metavar, help=about)
-        add_flags(added)
-        return added
-
-    found = command("list", "dead-letter subjects; or letters, if it is said which", FILTERS)
-    found.add_argument("--limit", metavar="N", help="at most so many")
-    found.add_argument("--after", metavar="CURSOR", help="go on where an earlier list ended")
-    show = command("show", "one letter, with all its headers and its value", {})
-    show.add_argument("--subject", required=True, metavar="NAME", help="the dead-letter subject")
-    show.add_argument("--sequence", required=True, metavar="N", help="as a list shows it")
-    show.add_argument("--raw", action="store_true", help="its value alone, byte by byte")
-    redrive = command("redrive", "send letters back to where they came from", FILTERS)
-    redrive.add_argument("--to", metavar="NAME", help="to this subject instead")
-    redrive.add_argument("--rate", metavar="N", type=_rate, help="so many a second")
-    purge = command("purge", "give letters up: they are not listed any more", FILTERS)
-    for moving in (redrive, purge):
-        moving.add_argument("--most", metavar="N", type=_count, help="at most so many")
-        moving.add_argument("--dry-run", action="store_true", help="count, and change nothing")
-        moving.add_argument("--yes", action="store_true", help="do it, also at a terminal")
+NAMES = {"subject": complete_topics, "origin": complete_topics, "group": complete_groups}
+dlq = Commands("dlq", help="List, show, redrive, purge dead letters.")
 
 
-def _rate(text: str) -> float:
-    rate = float(text)
-    if not 0 < rate < inf:
-        raise argparse.ArgumentTypeError(f"{text} is no rate: letters a second, more than 0")
-    return rate
+def _filters(command: Any) -> Any:
+    for flag, (metavar, about) in reversed(FILTERS.items()):
+        names = NAMES.get(flag)
+        command = click.option(f"--{flag}", metavar=metavar, help=about, shell_complete=names)(
+            command
+        )
+    return command
 
 
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no count: 1 or more")
-    return count
+def _moving(command: Any) -> Any:
+    """What redrive and purge have in common."""
+    count = click.IntRange(1)
+    for flag, about, settings in (
+        ("--yes", "do it, also at a terminal", {"is_flag": True}),
+        ("--dry-run", "count, and change nothing", {"is_flag": True}),
+        ("--most", "at most so many", {"metavar": "N", "type": count}),
+    ):
+        command = click.option(flag, help=about, **settings)(command)
+    return _filters(command)
 
 
-def run(parsed: argparse.Namespace) -> int:
-    """Ask, show the answers, and return the exit code. Raises Unreachable."""
-    if parsed.action == "list":
-        return _list(parsed)
-    if parsed.action == "show":
-        return _show(parsed)
-    return move(parsed, given(parsed, *FILTERS))
-
-
-def _list(parsed: argparse.Namespace) -> int:
-    wanted = given(parsed, *FILTERS)
-    pages = given(parsed, "limit", "after")
+@dlq.command("list")
+@_filters
+@click.option("--limit", metavar="N", help="at most so many")
+@click.option("--after", metavar="CURSOR", help="go on where an earlier list ended")
+@asking
+def list_letters(admin: str, as_json: bool, **values: str | None) -> int:
+    """Dead-letter subjects; or letters, if it is said which."""
+    wanted = given(values, *FILTERS)
+    pages = given(values, "limit", "after")
     if not wanted:
-        return report(parsed, *ask(address(parsed), "GET", "/dlq", pages), _subjects)
+        return report(as_json, *ask(admin, "GET", "/dlq", pages), _subjects)
     while True:
-        status, answer = ask(address(parsed), "GET", "/dlq/letters", {**wanted, **pages})
+        status, answer = ask(admin, "GET", "/dlq/letters", {**wanted, **pages})
         if answer.get("letters") or answer.get("next") is None:
-            return report(parsed, status, answer, _letters)
+            return report(as_json, status, answer, _letters)
         pages["after"] = answer["next"]  # nothing yet, and it took long
+
+
+@dlq.command("show")
+@click.option(
+    "--subject",
+    required=True,
+    metavar="NAME",
+    help="the dead-letter subject",
+    shell_complete=complete_topics,
+)
+@click.option("--sequence", required=True, metavar="N", help="as a list shows it")
+@click.option("--raw", is_flag=True, help="its value alone, byte by byte")
+@asking
+def show(admin: str, as_json: bool, raw: bool, **values: str) -> int:
+    """One letter, with all its headers and its value."""
+    status, answer = ask(admin, "GET", "/dlq/show", values)
+    if raw and status < 300:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_bytes(answer))
+        sys.stdout.buffer.flush()
+        return DONE
+    return report(as_json, status, answer, _letter)
+
+
+@dlq.command("redrive")
+@_moving
+@click.option(
+    "--to", metavar="NAME", help="to this subject instead", shell_complete=complete_topics
+)
+@click.option(
+    "--rate",
+    metavar="N",
+    type=click.FloatRange(0, min_open=True, max=1e9),
+    help="so many a second",
+)
+@asking
+def redrive(
+    to: str | None, rate: float | None, most: int | None, dry_run: bool, yes: bool, **rest: Any
+) -> int:
+    """Send letters back to where they came from."""
+    wanted = given(rest, *FILTERS)
+    how = Move("redrive", rest["admin"], rest["as_json"], dry_run, yes, most, rate)
+    return move(how, wanted | ({} if to is None else {"to": to}) if wanted else {})
+
+
+@dlq.command("purge")
+@_moving
+@asking
+def purge(most: int | None, dry_run: bool, yes: bool, **rest: Any) -> int:
+    """Give letters up: they are not listed any more."""
+    how = Move("purge", rest["admin"], rest["as_json"], dry_run, yes, most)
+    return move(how, given(rest, *FILTERS))
 
 
 def _subjects(answer: Mapping[str, Any]) -> list[str]:
@@ -156,17 +188,6 @@ def _letters(answer: Mapping[str, Any]) -> list[str]:
 def _more(answer: Mapping[str, Any]) -> list[str]:
     following = answer["next"]
     return [] if following is None else [f"There are more: --after {plain(following)}"]
-
-
-def _show(parsed: argparse.Namespace) -> int:
-    values = given(parsed, "subject", "sequence")
-    status, answer = ask(address(parsed), "GET", "/dlq/show", values)
-    if parsed.raw and status < 300:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(_bytes(answer))
-        sys.stdout.buffer.flush()
-        return 0
-    return report(parsed, status, answer, _letter)
 
 
 def _bytes(item: Mapping[str, Any]) -> bytes:

@@ -13,22 +13,17 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from kumquat.gateway.cli.endpoint import (
-    REFUSED,
-    UNREACHABLE,
-    Unreachable,
-    address,
-    ask,
-    given,
-    report,
-)
+import click
+
+from kumquat.gateway.cli.command import DONE, REFUSED, Unreachable
+from kumquat.gateway.cli.endpoint import ask, report
 from kumquat.gateway.cli.tables import listing, plain
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
 MEANT = {"SUBJECT": "subject", "LETTERS": "letters", "BYTES": "bytes", "TO": "where"}
@@ -36,6 +31,19 @@ AT_A_TIME = 500
 """Letters in one request."""
 PARTS_A_SECOND = 4
 """With a rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What is to be done, and how; `rate` is in letters a second."""
+
+    action: str
+    admin: str
+    as_json: bool
+    dry_run: bool
+    yes: bool
+    most: int | None = None
+    rate: float | None = None
 
 
 class _Refused(Exception):
@@ -46,42 +54,38 @@ class _Refused(Exception):
         self.answer = answer
 
 
-def move(parsed: argparse.Namespace, wanted: dict[str, Any]) -> int:
+def move(how: Move, wanted: dict[str, Any]) -> int:
     """Redrive or purge the letters that are wanted. Raises Unreachable."""
     if not wanted:
-        print(
-            f"kumquat: say which letters to {parsed.action}: --subject NAME, --group NAME, …; "
-            f"kumquat dlq {parsed.action} --help lists them",
-            file=sys.stderr,
+        raise click.UsageError(
+            f"say which letters to {how.action}: --subject NAME, --group NAME, …; "
+            f"kumquat dlq {how.action} --help lists them"
         )
-        return UNREACHABLE
-    if parsed.action == "redrive":
-        wanted |= given(parsed, "to")
     try:
-        meant = _Survey(parsed, wanted)
+        meant = _Survey(how, wanted)
         meant.run()
     except _Refused as refused:
-        return report(parsed, 400, refused.answer, lambda answer: ())
-    if parsed.dry_run or not meant.rows or _must_ask(parsed):
-        return _tell(parsed, meant)
-    return _moved(parsed, _Mover(parsed, {**wanted, "begun": meant.begun}, meant.total))
+        return report(how.as_json, 400, refused.answer, lambda answer: ())
+    if how.dry_run or not meant.rows or _must_ask(how):
+        return _tell(how, meant)
+    return _moved(how, _Mover(how, {**wanted, "begun": meant.begun}, meant.total))
 
 
-def _must_ask(parsed: argparse.Namespace) -> bool:
-    return not parsed.yes and sys.stdin.isatty()
+def _must_ask(how: Move) -> bool:
+    return not how.yes and sys.stdin.isatty()
 
 
 class _Parts:
     """Goes through letters in parts."""
 
-    def __init__(self, parsed: argparse.Namespace, wanted: dict[str, Any]) -> None:
-        self._parsed = parsed
+    def __init__(self, how: Move, wanted: dict[str, Any]) -> None:
+        self._how = how
         self._values = wanted
         self.refused: dict[str, int] = {}
 
     def ask(self, **values: object) -> Any:
-        path = f"/dlq/{self._parsed.action}"
-        status, answer = ask(address(self._parsed), "POST", path, {**self._values, **values})
+        path = f"/dlq/{self._how.action}"
+        status, answer = ask(self._how.admin, "POST", path, {**self._values, **values})
         if status >= 300:
             raise _Refused(answer)
         if answer["next"] is not None:
@@ -93,8 +97,8 @@ class _Parts:
 class _Survey(_Parts):
     """What is meant, by dead-letter subject: how many letters, how large, and where they would go."""
 
-    def __init__(self, parsed: argparse.Namespace, wanted: dict[str, Any]) -> None:
-        super().__init__(parsed, wanted)
+    def __init__(self, how: Move, wanted: dict[str, Any]) -> None:
+        super().__init__(how, wanted)
         self.begun = 0
         self.rows: dict[str, dict[str, Any]] = {}
 
@@ -128,10 +132,10 @@ def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:
         sums[name] = sums.get(name, 0) + count
 
 
-def _tell(parsed: argparse.Namespace, meant: _Survey) -> int:
+def _tell(how: Move, meant: _Survey) -> int:
     """Say what would be done."""
     rows = list(meant.rows.values())
-    if parsed.json:
+    if how.as_json:
         shown = {"subjects": rows, "letters": meant.total, "refused": meant.refused, "done": False}
         print(json.dumps(shown, ensure_ascii=False))
     elif not rows:
@@ -140,9 +144,9 @@ def _tell(parsed: argparse.Namespace, meant: _Survey) -> int:
         for line in listing([{**row, "where": _places(row["to"])} for row in rows], MEANT):
             print(line)
         _complain(meant.refused, "cannot be sent")
-    if not rows or parsed.dry_run:
-        return 0
-    what = "give them up for good" if parsed.action == "purge" else "send them"
+    if not rows or how.dry_run:
+        return DONE
+    what = "give them up for good" if how.action == "purge" else "send them"
     print(f"kumquat: nothing was changed; add --yes to {what}", file=sys.stderr)
     return REFUSED
 
@@ -159,12 +163,12 @@ def _complain(refused: Mapping[str, int], what: str) -> None:
 class _Mover(_Parts):
     """Moves them, at the rate that is asked for."""
 
-    def __init__(self, parsed: argparse.Namespace, wanted: dict[str, Any], total: int) -> None:
-        super().__init__(parsed, wanted)
+    def __init__(self, how: Move, wanted: dict[str, Any], total: int) -> None:
+        super().__init__(how, wanted)
         self._begun = monotonic()
-        self._rate: float | None = parsed.rate if parsed.action == "redrive" else None
-        self._most: int | None = parsed.most
-        self._total: int = total if parsed.most is None else min(total, parsed.most)
+        self._rate: float | None = how.rate
+        self._most: int | None = how.most
+        self._total: int = total if how.most is None else min(total, how.most)
         self.moved = 0
         self.to: dict[str, int] = {}
 
@@ -190,7 +194,7 @@ class _Mover(_Parts):
             sleep(max(0.0, self._begun + self.moved / self._rate - monotonic()))
 
 
-def _moved(parsed: argparse.Namespace, mover: _Mover) -> int:
+def _moved(how: Move, mover: _Mover) -> int:
     cut_off: BaseException | None = None
     try:
         mover.run()
@@ -198,15 +202,15 @@ def _moved(parsed: argparse.Namespace, mover: _Mover) -> int:
         cut_off = error
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    if parsed.json:
+    if how.as_json:
         done = {"done": mover.moved, "to": mover.to, "refused": mover.refused}
         print(json.dumps({**done, "cut_off": cut_off is not None}, ensure_ascii=False))
     else:
-        verb = "Given up" if parsed.action == "purge" else "Sent"
+        verb = "Given up" if how.action == "purge" else "Sent"
         where = f" to {_places(mover.to)}" if mover.to else ""
         print(plain(f"{verb}: {mover.moved:,}{where}."))
         _complain(mover.refused, "could not be sent")
     if cut_off is not None:
         why = str(cut_off) or "interrupted"
         print(plain(f"kumquat: stopped: {why}; repeat the command to go on"), file=sys.stderr)
-    return REFUSED if mover.refused or cut_off is not None else 0
+    return REFUSED if mover.refused or cut_off is not None else DONE

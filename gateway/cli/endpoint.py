@@ -1,66 +1,71 @@
 """The admin endpoint of a running broker, as commands ask it: one request, one answer, one exit code.
 
 The address is `--admin`, else KUMQUAT_ADMIN_LISTENER, else DEFAULT_ADMIN. `--json` shows the endpoint's own
-answer. Exit codes: 0 done; REFUSED the broker refuses; UNREACHABLE the endpoint cannot be reached (as for a
-wrong command).
+answer. Exit codes: 0 done; REFUSED the broker refuses; WRONG the endpoint cannot be reached (as for a wrong
+command).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
+import click
+
+from kumquat.gateway.cli.command import DONE, REFUSED, Unreachable
+
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Mapping
 
 DEFAULT_ADMIN = "http://127.0.0.1:9093"
 VARIABLE = "KUMQUAT_ADMIN_LISTENER"
 TIMEOUT_SECONDS = 90.0
-REFUSED, UNREACHABLE = 1, 2
+
+admin_option = click.option(
+    "--admin",
+    metavar="URL",
+    envvar=VARIABLE,
+    default=DEFAULT_ADMIN,
+    help=f"address of the admin endpoint; else ${VARIABLE}, else {DEFAULT_ADMIN}",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="show the answer as JSON")
 
 
-class Unreachable(Exception):
-    """The admin endpoint did not answer; the text is one line for the operator."""
+def asking(command: Any) -> Any:
+    """What every command has that asks the endpoint: `--admin` and `--json`."""
+    return admin_option(json_option(command))
 
 
-def add_flags(action: argparse.ArgumentParser) -> None:
-    """What every command has that asks the endpoint."""
-    action.add_argument("--admin", metavar="URL", help="address of the admin endpoint")
-    action.add_argument("--json", action="store_true", help="show the answer as JSON")
-
-
-def address(parsed: argparse.Namespace) -> str:
-    return parsed.admin or os.environ.get(VARIABLE) or DEFAULT_ADMIN
-
-
-def given(parsed: argparse.Namespace, *names: str) -> dict[str, Any]:
+def given(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Arguments by name, without those that were not given."""
-    return {name: value for name in names if (value := getattr(parsed, name)) is not None}
+    return {name: value for name in names if (value := values[name]) is not None}
 
 
 def report(
-    parsed: argparse.Namespace,
+    as_json: bool,
     status: int,
     answer: Mapping[str, Any],
     show: Callable[[Mapping[str, Any]], Iterable[str]],
 ) -> int:
     """Show an answer, or why there is none, and give the exit code."""
-    if parsed.json:
+    if as_json:
         print(json.dumps(answer, ensure_ascii=False))
     elif "error" in answer:
         print(f"kumquat: {answer['message']}", file=sys.stderr)
     else:
         for line in show(answer):
             print(line)
-    return 0 if status < 300 else REFUSED
+    return DONE if status < 300 else REFUSED
 
 
 def ask(
-    admin: str, method: str, path: str, values: Mapping[str, object]
+    admin: str,
+    method: str,
+    path: str,
+    values: Mapping[str, object],
+    timeout: float = TIMEOUT_SECONDS,
 ) -> tuple[int, dict[str, Any]]:
     """Send one request; its status and answer."""
     import http.client  # not for every command: it is half of what starting costs
@@ -72,7 +77,7 @@ def ask(
         host = port = None
     if not host or parts.scheme != "http":
         raise Unreachable(f"--admin {admin!r} is not of the form {DEFAULT_ADMIN}")
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         if method == "GET":
             connection.request("GET", f"{path}?{urlencode(values)}" if values else path)

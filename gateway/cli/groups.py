@@ -7,24 +7,33 @@
     kumquat groups reset billing --subject orders --time 2h          the first message of the last 2 hours
     kumquat groups skip --group billing --subject orders             go on behind the damage
     kumquat groups skip --group billing --subject orders --to 5000   go on at this offset
+    kumquat groups delete billing                                    forget it, with its positions
 
 `reset` and `skip` are for groups without members: stop the consumers first, and start them again
 afterwards. `reset` forgets retries that wait, and says how many (gateway/admin/groups/reset.py);
 `--dry-run` says all of it and changes nothing. `skip` is for a group that reads in order and cannot go on
 because a batch is damaged (gateway/admin/groups/skip.py). `--json`, `--admin` and the exit codes are those
-of `kumquat delay`.
+of `kumquat delay`. `delete` is Kafka's own request, to `--bootstrap`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kumquat.gateway.cli.endpoint import add_flags, address, ask, report
+import click
+
+from kumquat.gateway.cli.bootstrap import admin_client, bootstrap_option
+from kumquat.gateway.cli.command import DONE, REFUSED, Commands, Refused
+from kumquat.gateway.cli.endpoint import ask, asking, json_option, report
+from kumquat.gateway.cli.names import complete_groups, complete_topics
 from kumquat.gateway.cli.tables import listing, plain
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    Command = TypeVar("Command", bound=Callable[..., Any])
 
 GROUPS = {
     "GROUP": "group",
@@ -63,6 +72,10 @@ SUBJECTS = {
     "EXPIRED": "expired",
     "NEXT-RETRY": "next_due@",
 }
+WHY = {
+    "NonEmptyGroupError": "it has members; stop its consumers first",
+    "GroupIdNotFoundError": "there is no such group; kumquat groups list shows them",
+}
 HOLDINGS = {
     "MEMBER": "member",
     "SUBJECT": "subject",
@@ -71,58 +84,6 @@ HOLDINGS = {
     "SINCE": "since@",
     "ATTEMPT": "attempts",
 }
-
-
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """The commands below `kumquat groups`."""
-    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=text, description=text)
-        add_flags(added)
-        return added
-
-    def pages(action: argparse.ArgumentParser, what: str) -> None:
-        action.add_argument("--limit", metavar="N", help=f"at most so many {what}")
-        action.add_argument("--after", metavar="NAME", help="go on where an earlier answer ended")
-
-    pages(command("list", "all groups, by name"), "groups")
-    describe = command("describe", "members of a group, how far it is, and who holds what")
-    describe.add_argument("group", metavar="GROUP")
-    pages(describe, "subjects")
-    reset = command("reset", "have a group without members go on somewhere else in a subject")
-    reset.add_argument("group", metavar="GROUP")
-    reset.add_argument("--subject", required=True, metavar="NAME", help="the subject")
-    where = reset.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", metavar="WHERE", help="earliest, latest, or an offset")
-    where.add_argument(
-        "--time",
-        metavar="TIME",
-        help="at the first message that is not older: a time, or how long ago (2h, 1h30m)",
-    )
-    reset.add_argument("--dry-run", action="store_true", help="say what would happen, do nothing")
-    skip = command("skip", "have a group without members go on behind messages that are damaged")
-    skip.add_argument("--group", required=True, metavar="NAME", help="the group")
-    skip.add_argument("--subject", required=True, metavar="NAME", help="the subject")
-    skip.add_argument(
-        "--to", metavar="N", help="the offset to go on at; else the first that can be read"
-    )
-
-
-REQUESTS = {
-    "list": ("GET", "/groups", ("limit", "after")),
-    "describe": ("GET", "/groups/describe", ("group", "limit", "after")),
-    "reset": ("POST", "/groups/reset", ("group", "subject", "to", "time", "dry_run")),
-    "skip": ("POST", "/groups/skip", ("group", "subject", "to")),
-}
-
-
-def run(parsed: argparse.Namespace) -> int:
-    """Send the request, show the answer, and return the exit code. Raises Unreachable."""
-    method, path, names = REQUESTS[parsed.action]
-    values = {n: v for n in names if (v := getattr(parsed, n)) is not None and v is not False}
-    status, answer = ask(address(parsed), method, path, values)
-    return report(parsed, status, answer, SHOW[parsed.action])
 
 
 def _show_list(answer: Mapping[str, Any]) -> list[str]:
@@ -194,3 +155,102 @@ def _show_skip(answer: Mapping[str, Any]) -> list[str]:
 
 
 SHOW = {"list": _show_list, "describe": _show_group, "reset": _show_reset, "skip": _show_skip}
+groups = Commands("groups", help="List, describe, reset, delete groups; skip damaged messages.")
+
+
+def _run(
+    action: str, method: str, path: str, admin: str, as_json: bool, values: Mapping[str, Any]
+) -> int:
+    """Send the request, show the answer, and return the exit code. Raises Unreachable."""
+    sent = {n: v for n, v in values.items() if v is not None and v is not False}
+    status, answer = ask(admin, method, path, sent)
+    return report(as_json, status, answer, SHOW[action])
+
+
+def _pages(what: str) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        after = click.option("--after", metavar="NAME", help="go on where an earlier answer ended")
+        limit = click.option("--limit", metavar="N", help=f"at most so many {what}")
+        return limit(after(command))
+
+    return add
+
+
+_group = click.argument("group", metavar="GROUP", shell_complete=complete_groups)
+_subject = click.option(
+    "--subject",
+    required=True,
+    metavar="NAME",
+    help="the subject",
+    shell_complete=complete_topics,
+)
+
+
+@groups.command("list")
+@_pages("groups")
+@asking
+def list_groups(admin: str, as_json: bool, **values: str | None) -> int:
+    """All groups, by name."""
+    return _run("list", "GET", "/groups", admin, as_json, values)
+
+
+@groups.command("describe")
+@_group
+@_pages("subjects")
+@asking
+def describe(admin: str, as_json: bool, **values: str | None) -> int:
+    """Members of a group, how far it is, and who holds what."""
+    return _run("describe", "GET", "/groups/describe", admin, as_json, values)
+
+
+@groups.command("reset")
+@_group
+@_subject
+@click.option("--to", metavar="WHERE", help="earliest, latest, or an offset")
+@click.option(
+    "--time",
+    metavar="TIME",
+    help="at the first message that is not older: a time, or how long ago (2h, 1h30m)",
+)
+@click.option("--dry-run", is_flag=True, help="say what would happen, do nothing")
+@asking
+def reset(admin: str, as_json: bool, **values: str | bool | None) -> int:
+    """Have a group without members go on somewhere else in a subject."""
+    if (values["to"] is None) == (values["time"] is None):
+        raise click.UsageError("say where to go on: either --to or --time")
+    return _run("reset", "POST", "/groups/reset", admin, as_json, values)
+
+
+@groups.command("skip")
+@click.option(
+    "--group", required=True, metavar="NAME", help="the group", shell_complete=complete_groups
+)
+@_subject
+@click.option("--to", metavar="N", help="the offset to go on at; else the first that can be read")
+@asking
+def skip(admin: str, as_json: bool, **values: str | None) -> int:
+    """Have a group without members go on behind messages that are damaged."""
+    return _run("skip", "POST", "/groups/skip", admin, as_json, values)
+
+
+@groups.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=complete_groups)
+@click.option("--yes", is_flag=True, help="do it, also at a terminal")
+@bootstrap_option
+@json_option
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> int:
+    """Forget groups without members, with all their positions."""
+    if not yes and sys.stdin.isatty():
+        raise Refused("nothing was changed; add --yes to forget where they stand")
+    with admin_client(bootstrap) as client:
+        found = client.delete_groups(list(names))
+    refused = {name: WHY.get(said, said) for name, said in found.items() if said != "OK"}
+    if as_json:
+        print(json.dumps({"deleted": [n for n in names if n not in refused], "refused": refused}))
+        return REFUSED if refused else DONE
+    for name in names:
+        if name not in refused:
+            print(plain(f"Deleted: {name}."))
+    if refused:
+        raise Refused(plain("; ".join(f"{name}: {why}" for name, why in refused.items())))
+    return DONE

@@ -12,7 +12,8 @@ name. Whether the options fit together is checked once each of them is right.
 The file is read as UTF-8; its syntax is in properties.py.
 
 A variable is named KUMQUAT_ and the option in capitals, with _ for each dot. When Kubernetes has a service
-called kumquat, it gives every pod variables KUMQUAT_SERVICE_… and KUMQUAT_PORT…: those are no options.
+called kumquat, it gives every pod variables KUMQUAT_SERVICE_… and KUMQUAT_PORT…: those are no options. Nor
+is KUMQUAT_BOOTSTRAP, with which commands find a broker.
 """
 
 import re
@@ -31,7 +32,7 @@ _NAMES: dict[str, Option] = {
     name: option for option in OPTIONS.values() for name in (option.name, *option.aliases)
 }
 _VARIABLES = {variable_of(name): name for name in _NAMES}
-_NOT_OURS = re.compile(r"KUMQUAT_(SERVICE_|PORT$|PORT_[0-9]+_)", re.ASCII)
+_NOT_OURS = re.compile(r"KUMQUAT_(SERVICE_|PORT$|PORT_[0-9]+_|BOOTSTRAP$)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kumquat.gateway.cli import hints
-from kumquat.gateway.cli.main import main
+from kumquat.gateway.cli.main import COMMANDS, main
+from kumquat.gateway.config.options import BrokerConfig
 from kumquat.gateway.testing.broker import TestBroker, broker
 from kumquat.version import version
 
@@ -166,10 +167,11 @@ def test_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert version()[0].isdigit()
 
 
-def test_version_does_not_load_the_broker() -> None:
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_version_and_help_load_the_broker_or_a_client(argument: str) -> None:
     program = (
-        "import sys; from kumquat.gateway.cli.main import main; main(['--version']);"
-        "print(sorted({'trio', 'sqlalchemy', 'construct'} & set(sys.modules)))"
+        f"import sys; from kumquat.gateway.cli.main import COMMANDS, main; main([{argument!r}]);"
+        "print(sorted({'trio', 'sqlalchemy', 'construct', 'kafka', 'rich'} & set(sys.modules)))"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -178,12 +180,61 @@ def test_version_does_not_load_the_broker() -> None:
 
 
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["serve", "--help"])
-    assert ended.value.code == 0
+    assert main(["serve", "--help"]) == 0
     out = capsys.readouterr().out
     assert "--log-retention-check-interval-ms" in out
     assert "KUMQUAT_MESSAGE_MAX_BYTES" in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_cannot_be_loaded_or_explains_nothing(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main([name, "-h"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Usage: kumquat {name} ")
+    assert len(out.splitlines()) > 3
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:1] == [name] and len(line.split()) > 2 for line in listed)
+
+
+def test_an_option_that_is_given_twice_counts_the_first_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def run_broker(config: BrokerConfig, _hints: object) -> int:
+        seen.append(config.message_max_bytes)
+        return 0
+
+    monkeypatch.setattr("kumquat.gateway.process.server.run_broker", run_broker)
+    monkeypatch.setattr("kumquat.gateway.process.log.set_up_logging", lambda level, format: None)
+    flag, by_name = ["--message-max-bytes", "5000"], ["--set", "message.max.bytes=6000"]
+    assert main(["serve", *flag, *by_name]) == 0
+    assert main(["serve", *by_name, *flag]) == 0
+    assert main(["serve", *by_name, *flag, *by_name]) == 0
+    assert seen == [6000, 5000, 6000]
+
+
+def test_a_mistake_that_is_overridden_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = ["--node-id", "x", "--node-id", "5"]
+    assert "--node-id: node.id='x' is not allowed" in refused(capsys, "serve", *twice)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_another_shell(
+    capsys: pytest.CaptureFixture[str], shell: str
+) -> None:
+    assert main(["completion", shell]) == 0
+    assert f"_KUMQUAT_COMPLETE={shell}_complete" in capsys.readouterr().out
+    assert "SHELL: 'tcsh' is not one of" in refused(capsys, "completion", "tcsh")
+
+
+def test_the_shell_gets_other_completions() -> None:
+    words = {"COMP_WORDS": "kumquat de", "COMP_CWORD": "1"}
+    result = kumquat(_KUMQUAT_COMPLETE="bash_complete", **words)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "plain,delay\n", "")
 
 
 def test_dump_shows_what_a_broker_wrote(kumquat: TestBroker) -> None:

@@ -294,6 +294,7 @@ def test_variables_that_kubernetes_sets_are_no_options() -> None:
         environ={
             "KUMQUAT_SERVICE_HOST": "10.0.0.1",
             "KUMQUAT_SERVICE_PORT_KAFKA": "9092",
+            "KUMQUAT_BOOTSTRAP": "10.0.0.1:9092",
             "KUMQUAT_PORT": "tcp://10.0.0.1:9092",
             "KUMQUAT_PORT_9092_TCP_ADDR": "10.0.0.1",
         }

@@ -1,0 +1,1 @@
+"""Commands that are requests of Kafka's own protocol, to `--bootstrap`: topics and configs."""

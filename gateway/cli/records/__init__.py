@@ -1,0 +1,1 @@
+"""`kumquat produce` and `kumquat consume`: records from stdin, and to stdout."""
