@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.service import LogStatistics, MessageService
     from kumquat.core.wheel.service import DelayService, DelayStatistics
     from kumquat.gateway.config.options import BrokerConfig
+    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.net.loop_lag import LagStatistics
 
 META_FILE = "meta.db"
@@ -120,6 +121,8 @@ class Broker:
         log.before_expiry = self.dead_letters.expire
         self.room = Room(config.queued_max_request_bytes)
         self.lag = Lag()
+        self.sessions: set[Session] = set()
+        """Of the clients that are connected."""
         self.refusals = Complaints(logger)
         """Reports batches that were refused."""
         self._polls: set[trio.CancelScope] = set()

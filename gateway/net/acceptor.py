@@ -195,6 +195,7 @@ class Acceptor:
             self._complaints,
         )
         self.connections.add(connection)
+        self._broker.sessions.add(connection.session)
         self._per_ip[ip] += 1
         self._nursery.start_soon(self._run, connection, ip)
 
@@ -205,6 +206,7 @@ class Acceptor:
             logger.exception("%s: the connection failed; closed", connection.session.peer)
         finally:
             self.connections.discard(connection)
+            self._broker.sessions.discard(connection.session)
             self._per_ip[ip] -= 1
             if not self._per_ip[ip]:
                 del self._per_ip[ip]

@@ -26,11 +26,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from kumquat.core.clock import wall_clock_ms
 from kumquat.core.errors import KumquatError
 from kumquat.core.memory import Memory
 from kumquat.gateway.net.limits import UNLIMITED, Account
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
     MakeTemplate = Callable[["Session", "Route", memoryview, int, Any], Template | None]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
+
+MOST_READS = 1000
+"""Subjects of which a connection keeps when it last read them."""
 
 
 class Refused(Exception):
@@ -107,6 +112,18 @@ class Session:
     hurried: bool = False
     """The wait of this request is to end: its client has closed, or others need the room that it holds."""
     poll: trio.CancelScope | None = None
+    since: int = field(default_factory=wall_clock_ms)
+    """When it came, ms since the epoch."""
+    fetched_at: float = -inf
+    """When its last Fetch or ShareFetch came, by the event loop's clock."""
+    reads: dict[int, tuple[float, int]] = field(default_factory=dict)
+    """Subject id → when it was last fetched with a plain offset, and at which one: for operators who ask
+    why a group stands still."""
+
+    def note_read(self, sid: int, offset: int) -> None:
+        """A Fetch of this connection reads a subject there."""
+        if len(self.reads) < MOST_READS or sid in self.reads:
+            self.reads[sid] = self.fetched_at, offset
 
     @property
     def ending(self) -> bool:
