@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,13 +39,13 @@ def line(points: Sequence[tuple[float, float]], title: str, kind: str = "accent"
     if len(points) < 2:
         return Markup("")
     begin, end = points[0][0], points[-1][0]
-    highest = max(value for _, value in points) or 1.0
+    highest = max(value for _, value in points)
     span = max(end - begin, 1e-9)
     floor = HEIGHT - BOTTOM
 
     def place(at: float, value: float) -> str:
         x = (at - begin) / span * WIDTH
-        y = floor - value / highest * (floor - TOP)
+        y = floor - value / (highest or 1.0) * (floor - TOP)
         return f"{x:.1f},{y:.1f}"
 
     path = " ".join(place(*point) for point in points)
@@ -97,6 +97,6 @@ def bars(values: Sequence[Bar], title: str) -> Markup:
         if i % every == 0
     )
     grid = Markup('<line class="grid" x1="0" x2="{}" y1="{}" y2="{}"/>').format(WIDTH, floor, floor)
-    return Markup('<svg class="chart bars" viewBox="0 0 {} {}" role="img">{}</svg>').format(
-        WIDTH, HEIGHT, Markup("<title>{}</title>").format(escape(title)) + grid + Markup("").join(parts) + labels
-    )
+    inside = Markup("<title>{}</title>").format(title) + grid + Markup("").join(parts) + labels
+    head = Markup('<svg class="chart bars" viewBox="0 0 {} {}" role="img">').format(WIDTH, HEIGHT)
+    return head + inside + Markup("</svg>")

@@ -1,7 +1,7 @@
 """What the pages of one broker share, and what every answer goes through.
 
-`Console.endpoint` turns a page into what Starlette calls. Before the page: the Host must be loopback; of a
-form also the origin and the token (security.py). After it: the security headers, the cookie for a browser
+`Console.endpoint` turns a page into what Starlette calls. Before the page, of a form: the
+origin and the token (security.py). After it: the security headers, the cookie for a browser
 that has none, and what went wrong as a page of its own.
 
 A page that is read has an ETag, made of its bytes. A request with X-Fragment gets the part without
@@ -89,7 +89,6 @@ class Console:
     async def _answer(self, page: Page, visit: Visit) -> Response:
         request = visit.request
         try:
-            security.check_host(request.headers.get("host", ""))
             visit.values = parameters(request)
             if request.method == "POST":
                 security.check_origin(request.headers)

@@ -15,7 +15,7 @@ MOST = 64 << 10
 SHORT = 160
 _PICTURES = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13)} | {127: 0x2421}
 _TURNS = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-_SHOWN = {**_PICTURES, **_TURNS}
+_SHOWN: dict[int, str | int] = {**_PICTURES, **_TURNS}
 _ROW = 16
 
 TEXT, JSON, HEX = "text", "json", "hex"

@@ -13,8 +13,8 @@ while others work is named.
     poison message    messages have failed and wait for their next attempt; or cannot become dead letters
     stuck at          it asks for the same offset again and again, although there is something there
 
-All that is found is told, what hinders most first: a poison message beside a paused member is two sentences.
-Times are milliseconds since the epoch.
+All that is found is told, what hinders most first: a poison message beside a paused member is two
+sentences. Times are milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class MemberFacts:
     fetched: int | None
     """When it last asked for messages of the subject; None: not since it is known."""
     reads_at: int | None = None
-    """The offset that it reads at next, where it reads in order."""
+    """The offset that it reads at next, where it reads in order; and where it began."""
+    began_at: int | None = None
+    connected: int | None = None
+    """Since when it is connected."""
     holds: int = 0
     """Messages that it was handed and has not acked."""
     lowest: int | None = None
@@ -103,7 +106,8 @@ class Situation:
 
 
 class Part(NamedTuple):
-    """A piece of a sentence; `kind` says what it names, for links: member, message, time, plain."""
+    """A piece of a sentence; `kind` says what it names, for links: member, message, time, plain; or that it
+    is the cause's name, for which a page may have a heading: name."""
 
     text: str
     kind: str = "plain"
@@ -125,11 +129,6 @@ class Cause:
         return "".join(part.text for part in self.parts)
 
 
-def moves(situation: Situation) -> bool:
-    """Whether there is nothing to explain."""
-    return not situation.lag or situation.now - situation.moved < QUIET_MS
-
-
 def diagnose(situation: Situation) -> list[Cause]:
     """What hinders most first; empty: it moves, or has nothing to do."""
     found: list[Cause] = []
@@ -141,7 +140,7 @@ def diagnose(situation: Situation) -> list[Cause]:
         return [*found, _nobody(situation)]
     if poison := _poison(situation):
         found.append(poison)
-    still = situation.now - situation.moved >= QUIET_MS
+    still = situation.now - _last_change(situation) >= QUIET_MS
     if still and not situation.members:
         return [*found, _unassigned(situation)]
     suspects = [m for m in situation.members if still or _hoards(m, situation.now)]
@@ -159,6 +158,12 @@ def diagnose(situation: Situation) -> list[Cause]:
 
 
 # --- what is the case ------------------------------------------------------------------------------
+
+
+def _last_change(situation: Situation) -> int:
+    """When it last moved; of a group that never has, when the last of its members came."""
+    came = [member.connected or 0 for member in situation.members]
+    return situation.moved or max(came, default=0)
 
 
 def _hoards(member: MemberFacts, now: int) -> bool:
@@ -180,8 +185,8 @@ def _has_read_on(member: MemberFacts, situation: Situation) -> bool:
     """It got messages that it did not commit, and not only just now."""
     if situation.shared:
         return bool(member.holds) and situation.now - (member.since or 0) > QUIET_MS
-    begin = situation.position if situation.position is not None else -1
-    return member.reads_at is not None and member.reads_at > begin
+    begin = member.began_at if situation.position is None else situation.position
+    return member.reads_at is not None and begin is not None and member.reads_at > begin
 
 
 # --- sentences -------------------------------------------------------------------------------------
@@ -221,7 +226,11 @@ def _unassigned(situation: Situation) -> Cause:
 def _stopped(situation: Situation, members: list[MemberFacts]) -> Cause:
     one = members[0]
     heard = one.heard or 0
-    parts = [Part("Stopped consumer: "), *_names(members), Part(" last sent a heartbeat at ")]
+    parts = [
+        Part("Stopped consumer: ", "name"),
+        *_names(members),
+        Part(" last sent a heartbeat at "),
+    ]
     parts += [_time(heard), *_held(members, situation)]
     parts += [Part(". Its session ends at "), _time(heard + one.session_ms)]
     parts.append(Part("; then others get what it has."))
@@ -236,7 +245,11 @@ def _stopped(situation: Situation, members: list[MemberFacts]) -> Cause:
 
 def _paused(situation: Situation, members: list[MemberFacts]) -> Cause:
     one = min(members, key=lambda m: m.fetched or 0)
-    parts = [Part("Paused member: "), *_names(members), Part(" sends heartbeats, but has asked for no ")]
+    parts = [
+        Part("Paused member: ", "name"),
+        *_names(members),
+        Part(" sends heartbeats, but has asked for no "),
+    ]
     parts.append(Part("messages"))
     if one.fetched is not None:
         parts += [Part(" since "), _time(one.fetched)]
@@ -254,7 +267,7 @@ def _paused(situation: Situation, members: list[MemberFacts]) -> Cause:
 
 def _uncommitted(situation: Situation, members: list[MemberFacts]) -> Cause:
     one = members[0]
-    parts = [Part("Missing commit: "), *_names(members)]
+    parts = [Part("Missing commit: ", "name"), *_names(members)]
     if situation.shared:
         parts.append(Part(" goes on asking for messages, but has not committed what it got"))
         parts += _held(members, situation)
@@ -284,7 +297,7 @@ def _poison(situation: Situation) -> Cause | None:
     failed = failing.attempt - 1
     times = "once" if failed == 1 else f"{failed} times"
     others = failing.count - 1
-    parts = [Part("Poison message: "), _message(failing.sequence, situation.subject)]
+    parts = [Part("Poison message: ", "name"), _message(failing.sequence, situation.subject)]
     parts.append(Part(f" failed {times}"))
     if others:
         parts.append(Part(f" (and {others} more {'has' if others == 1 else 'have'} failed)"))
@@ -292,8 +305,11 @@ def _poison(situation: Situation) -> Cause | None:
         parts.append(Part(f", last with “{failing.reason}”"))
     if failing.held_by:
         parts += [Part("; "), Part(failing.held_by, "member"), Part(" has it for one more attempt")]
-    elif failing.due is not None:
+    elif failing.due is not None and failing.due > situation.now:
         parts += [Part("; its next attempt is at "), _time(failing.due)]
+    elif failing.due is not None:
+        parts += [Part("; its next attempt is due since "), _time(failing.due)]
+        parts.append(Part(", and no member has asked for it"))
     else:
         parts.append(Part("; it comes again as soon as a member asks"))
     if failing.limit > 0:
@@ -327,7 +343,7 @@ def _unburied(situation: Situation) -> Cause:
 
 def _stuck(situation: Situation, member: MemberFacts) -> Cause:
     at = member.lowest if situation.shared else member.reads_at
-    parts = [Part("Stuck: "), *_names([member]), Part(" asks for messages")]
+    parts = [Part("Stuck: ", "name"), *_names([member]), Part(" asks for messages")]
     if at is not None:
         parts += [Part(" at "), _message(at)]
     parts.append(Part(", and does not get past it."))
@@ -357,7 +373,9 @@ def _held(members: list[MemberFacts], situation: Situation) -> list[Part]:
     if not held:
         return [Part(f", and {_messages(situation.lag)} wait")] if not situation.shared else []
     since = min((m.since for m in members if m.since), default=0)
-    parts = [Part(f", and holds {_messages(held)}" if len(members) == 1 else f", and they hold {held}")]
+    parts = [
+        Part(f", and holds {_messages(held)}" if len(members) == 1 else f", and they hold {held}")
+    ]
     if since:
         parts += [Part(" since "), _time(since)]
     return parts

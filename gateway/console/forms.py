@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from kumquat.gateway.admin.exchange import MAX_BODY
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.requests import Request
 
-MAX_FORM = 256 << 10
+MAX_FORM = MAX_BODY
 MAX_FIELDS = 64
 TYPE = "application/x-www-form-urlencoded"
 MAX_PARAMETER = 4096

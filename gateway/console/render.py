@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+NOTHING = "\u2013"
+"""A dash, where there is no value."""
 SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 NAVIGATION = (
@@ -47,26 +49,28 @@ def link(path: str, **parameters: object) -> str:
 
 
 def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
+    return NOTHING if value is None else f"{value:,.0f}"
 
 
 def rate(value: float | None) -> str:
-    return "–" if value is None else compact(value)
+    return NOTHING if value is None else compact(value)
 
 
 def size(value: float | None) -> str:
     if value is None:
-        return "–"
+        return NOTHING
     unit = 0
     while value >= 1024 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{value:,.0f} {UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {UNITS[unit]}"
+    return (
+        f"{value:,.0f} {UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {UNITS[unit]}"
+    )
 
 
 def duration(ms: float | None) -> str:
     """1 d 2 h, 3 min 4 s, 250 ms: its two largest units."""
     if ms is None:
-        return "–"
+        return NOTHING
     if ms < 1000:
         return f"{ms:.0f} ms"
     parts: list[str] = []
@@ -83,7 +87,7 @@ def duration(ms: float | None) -> str:
 def when(ms: int | None) -> Markup:
     """A moment; the script turns it into local time, and says how long ago in its title."""
     if not ms or ms < 0:
-        return Markup('<span class="dim">–</span>')
+        return Markup('<span class="dim">{}</span>').format(NOTHING)
     text = show_time(ms)
     shown = text[:19].replace("T", " ") + " UTC" if text.endswith("Z") else text
     return Markup('<time datetime="{}" data-ms="{}">{}</time>').format(text, ms, shown)

@@ -1,8 +1,9 @@
 """Who may ask, and who may change something. Pure: no request objects, no clock.
 
 A page of some other site, open in the operator's browser, must neither read the console nor make it do
-something. Against reading: the Host of every request is loopback (so a foreign name that resolves to this
-machine gets nothing), and no answer may be framed. Against doing, each of these is enough alone:
+something. Against reading: the admin endpoint answers only under names of its own (`check_host` in
+gateway/admin/http.py, for every path), and no answer may be framed. Against doing, each of these is enough
+alone:
 
 - Origin: a browser says which page sends a POST. Only the console's own may.
 - SameSite=Strict: other sites' requests come without the console's cookie.
@@ -19,8 +20,7 @@ import hmac
 import secrets
 from hashlib import sha256
 from typing import TYPE_CHECKING
-
-from kumquat.gateway.config.kinds import is_loopback
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,18 +56,10 @@ class Forbidden(Exception):
     """A request is answered 403; the text says why, and what to do."""
 
 
-def check_host(host: str) -> None:
-    """`host` as the request names it, with its port. Raises Forbidden."""
-    name = host[: host.rindex("]") + 1] if host.startswith("[") and "]" in host else host
-    name = name if name.startswith("[") else name.partition(":")[0]
-    if not is_loopback(name.strip("[]").lower()):
-        raise Forbidden(f"{host!r} is not an address of this machine: use 127.0.0.1 or localhost")
-
-
 def check_origin(headers: Mapping[str, str]) -> None:
     """For requests that change something; names of headers in lower case. Raises Forbidden."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    if origin is not None and origin.lower() != f"http://{headers.get('host', '')}".lower():
+    if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
         raise Forbidden(f"this form was sent by {origin!r}, not by the console")
     if site is not None and site not in OWN:
         raise Forbidden(f"this form was sent by another site ({site})")

@@ -15,6 +15,7 @@ from array import array
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop, nlargest
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,6 +41,8 @@ TURN_SECONDS = 0.001
 AT_A_TIME = 200
 MOST_GROUPS = 1000
 """Groups that are kept, those with the greatest lag."""
+MOST_UNCOMMITTED = 20
+FEW_MEMBERS = 10
 BUSIEST = 8
 SAMPLES = 300
 
@@ -95,6 +98,8 @@ class Snapshot:
     busiest: list[Busy] = field(default_factory=list)
     top: list[GroupRow] = field(default_factory=list)
     """The greatest lag first."""
+    uncommitted: list[str] = field(default_factory=list)
+    """Groups with a member that reads a subject in which the group has no position."""
     ends: array[int] = field(default_factory=lambda: array("q"))
     """The next sequence of each subject, by its id."""
     took: float = 0.0
@@ -194,6 +199,8 @@ class Snapshots:
             made.retries += row.retries
             made.doomed += row.doomed
             made.done += row.done
+            if len(made.uncommitted) < MOST_UNCOMMITTED and _has_no_position(group):
+                made.uncommitted.append(group.name)
             if len(top) < MOST_GROUPS:
                 heappush(top, row)
             else:
@@ -237,6 +244,11 @@ async def summary(broker: Broker, group: Group, turns: _Turns | None = None) -> 
     return GroupRow(lag, group.name, kind(group), state, *counts)
 
 
+def _has_no_position(group: Group) -> bool:
+    members = islice(group.members.values(), FEW_MEMBERS)
+    return any(not member.holds.keys() <= group.progress.keys() for member in members)
+
+
 def _known(
     by_id: dict[int, Subject], progress_of: Iterable[tuple[int, Progress]]
 ) -> Iterable[tuple[Subject, Progress]]:
@@ -249,8 +261,5 @@ def _known(
 def _is_plain(progress: Progress) -> bool:
     """It is a position and nothing else: most are."""
     return (
-        not progress.shared
-        and progress.committed
-        and not progress.retries
-        and not progress.doomed
+        not progress.shared and progress.committed and not progress.retries and not progress.doomed
     )

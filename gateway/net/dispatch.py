@@ -116,14 +116,15 @@ class Session:
     """When it came, ms since the epoch."""
     fetched_at: float = -inf
     """When its last Fetch or ShareFetch came, by the event loop's clock."""
-    reads: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """Subject id → when it was last fetched with a plain offset, and at which one: for operators who ask
-    why a group stands still."""
+    reads: dict[int, tuple[float, int, int]] = field(default_factory=dict)
+    """Subject id → when it was last fetched with a plain offset, at which one, and at which one first: for
+    operators who ask why a group stands still."""
 
     def note_read(self, sid: int, offset: int) -> None:
         """A Fetch of this connection reads a subject there."""
-        if len(self.reads) < MOST_READS or sid in self.reads:
-            self.reads[sid] = self.fetched_at, offset
+        known = self.reads.get(sid)
+        if known is not None or len(self.reads) < MOST_READS:
+            self.reads[sid] = self.fetched_at, offset, offset if known is None else known[2]
 
     @property
     def ending(self) -> bool:

@@ -34,8 +34,8 @@ async def show(visit: Visit) -> Response:
         [
             Bar(
                 show_time(hour.begin)[11:16],
-                hour.count,
-                f"{hour.count:,} due from {show_time(hour.begin)[11:16]} UTC",
+                hour.pending,
+                f"{hour.pending:,} due from {show_time(hour.begin)[11:16]} UTC",
                 link(HERE, subject=subject, **{"from": hour.begin, "to": hour.end}),
             )
             for hour in found.hours

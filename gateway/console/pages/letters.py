@@ -19,9 +19,7 @@ HERE = "/console/letters"
 async def show_all(visit: Visit) -> Response:
     found = await letters.letters(visit.broker, visit.values)
     chosen = letters.chosen(visit.values)
-    return visit.page(
-        "letters.html", "letters", found=found, values=visit.values, chosen=chosen
-    )
+    return visit.page("letters.html", "letters", found=found, values=visit.values, chosen=chosen)
 
 
 async def show_one(visit: Visit) -> Response:

@@ -51,9 +51,7 @@ def _row(session: Session) -> Row:
         software=session.software,
         version=session.software_version,
         since=session.since,
-        request=api_name(session.api_key) if session.api_key >= 0 else "–",
+        request=api_name(session.api_key) if session.api_key >= 0 else "",
         waits=session.poll is not None,
         members=list(session.members.items())[:LAST],
     )
-
-

@@ -27,7 +27,7 @@ MOST_KEPT = 50
 class Hour(NamedTuple):
     begin: int
     end: int
-    count: int
+    pending: int
 
 
 class Delays(NamedTuple):

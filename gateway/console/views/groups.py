@@ -49,6 +49,8 @@ class GroupView(NamedTuple):
     causes: list[Cause]
     situations: dict[str, Situation]
     signs: dict[str, Sign]
+    unknown: list[str]
+    """Subjects that members read and in which the group has no position yet."""
     row: GroupRow
     moved: int
     empty_since: int
@@ -79,7 +81,9 @@ def find(broker: Broker, name: str) -> Group:
 
 
 async def group_view(broker: Broker, name: str, after: str | None) -> GroupView:
-    described = await ask(broker, "GET", "/groups/describe", group=name, after=after, limit=SUBJECTS)
+    described = await ask(
+        broker, "GET", "/groups/describe", group=name, after=after, limit=SUBJECTS
+    )
     group = find(broker, name)
     row = await summary(broker, group)
     found = _situations(broker, group, described["subjects"])
@@ -96,6 +100,7 @@ async def group_view(broker: Broker, name: str, after: str | None) -> GroupView:
         causes,
         found,
         signs,
+        [each.subject for each in found.values() if not each.moved and each.lag],
         row,
         row.moved_at,
         0 if group.members else group.empty_since,

@@ -1,7 +1,7 @@
 """Dead letters: by subject and reason, a list, one of them; and what a redrive or purge would do.
 
-All of it is the admin endpoint's /dlq…; here it is put into the words of a page. Sums by group come from the
-names of the dead-letter subjects' letters that were looked at.
+All of it is the admin endpoint's /dlq…; here it is put into the words of a page. The sums by group are of
+the letters that are shown.
 """
 
 from __future__ import annotations
@@ -47,13 +47,9 @@ class Move(NamedTuple):
 
 async def letters(broker: Broker, asked: Mapping[str, str]) -> Letters:
     """Raises Unanswered."""
-    subjects = await ask(
-        broker, "GET", "/dlq", after=asked.get("subjects_after"), limit=SUBJECTS
-    )
+    subjects = await ask(broker, "GET", "/dlq", after=asked.get("subjects_after"), limit=SUBJECTS)
     wanted = chosen(asked)
-    found = await ask(
-        broker, "GET", "/dlq/letters", **wanted, after=asked.get("after"), limit=PAGE
-    )
+    found = await ask(broker, "GET", "/dlq/letters", **wanted, after=asked.get("after"), limit=PAGE)
     groups: dict[str, int] = {}
     for letter in found["letters"]:
         name = letter["group"] or "?"
@@ -89,9 +85,7 @@ def raw(found: Mapping[str, Any], name: str) -> bytes | None:
     return str(value).encode()
 
 
-async def move(
-    broker: Broker, what: str, asked: Mapping[str, str], *, dry_run: bool
-) -> Move:
+async def move(broker: Broker, what: str, asked: Mapping[str, str], *, dry_run: bool) -> Move:
     """`what`: redrive or purge; of all letters that are meant, part by part. Raises Unanswered."""
     wanted: dict[str, object] = {**chosen(asked)}
     if what == "redrive" and "to" in asked:

@@ -101,4 +101,6 @@ async def message(broker: Broker, subject: Subject, offset: int) -> Record:
     page = await browse(broker, subject, offset, 1)
     if page.records and page.records[0].offset == offset:
         return page.records[0]
-    raise Unanswered(404, page.damage or f"there is no message at offset {offset} of {subject.name}")
+    raise Unanswered(
+        404, page.damage or f"there is no message at offset {offset} of {subject.name}"
+    )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.gateway.console.diagnose import Cause, diagnose
 from kumquat.gateway.console.views.situation import Clients, situation
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group
+    from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker, BrokerStatistics
     from kumquat.gateway.console.snapshot import Snapshot
 
 LOOKED_AT = 20
 """Groups with the greatest lag of which the causes are looked for."""
+MOST_SUBJECTS = 1000
+FEW_MEMBERS = 10
 SUBJECTS = 5
 """Of each of them, the subjects with the greatest lag."""
 LITTLE_DISK = 0.1
@@ -60,9 +64,10 @@ def overview(broker: Broker, snapshot: Snapshot) -> Overview:
     statistics = broker.statistics()
     disk = _disk(broker)
     troubles = [*_of_broker(statistics, disk), *_of_groups(broker, snapshot)]
-    if snapshot.letters:
-        text = f"{snapshot.letters:,} dead letter{'s' if snapshot.letters != 1 else ''} open: look "
-        troubles.append(Trouble(f"{text}at them, send them back or purge them.", "/console/letters", bad=False))
+    if count := snapshot.letters:
+        letters = "1 dead letter is" if count == 1 else f"{count:,} dead letters are"
+        text = f"{letters} open: look at them, send them back or purge them."
+        troubles.append(Trouble(text, "/console/letters", bad=False))
     health = "fenced" if statistics.log.fenced else "stopping" if broker.stopping else "running"
     return Overview(snapshot, statistics, disk, health, troubles, len(broker.sessions))
 
@@ -91,10 +96,14 @@ def _of_broker(statistics: BrokerStatistics, disk: Disk | None) -> list[Trouble]
         found.append(Trouble(f"Delays: {statistics.delay.failing}", "/console/delays"))
     if statistics.delay.overdue and statistics.delay.lateness.p99 > LATE_MS:
         found.append(
-            Trouble(f"{statistics.delay.overdue:,} delayed messages are overdue.", "/console/delays")
+            Trouble(
+                f"{statistics.delay.overdue:,} delayed messages are overdue.", "/console/delays"
+            )
         )
     if statistics.log.corrupt_reads:
-        text = f"{statistics.log.corrupt_reads:,} reads found damaged data; the broker's log names it."
+        text = (
+            f"{statistics.log.corrupt_reads:,} reads found damaged data; the broker's log names it."
+        )
         found.append(Trouble(text))
     if statistics.loop.p99 > SLOW_LOOP_US:
         text = f"The event loop keeps clients waiting: {statistics.loop.p99 / 1000:.0f} ms (p99)."
@@ -107,9 +116,10 @@ def _of_groups(broker: Broker, snapshot: Snapshot) -> list[Trouble]:
     found: list[Trouble] = []
     clients = Clients(broker)
     by_name = broker.coordinator.groups.by_name
-    for row in snapshot.top[:LOOKED_AT]:
-        group = by_name.get(row.name)
-        if group is None or not (row.lag or row.doomed) or group.name == INTERNAL_GROUP:
+    lagging = [row.name for row in snapshot.top[:LOOKED_AT] if row.lag or row.doomed]
+    for name in dict.fromkeys([*lagging, *snapshot.uncommitted]):
+        group = by_name.get(name)
+        if group is None:
             continue
         cause = first_cause(broker, group, clients)
         if cause is not None:
@@ -119,17 +129,19 @@ def _of_groups(broker: Broker, snapshot: Snapshot) -> list[Trouble]:
 
 def first_cause(broker: Broker, group: Group, clients: Clients) -> Cause | None:
     by_id = broker.log.subjects.by_id
-    behind = sorted(
-        (
-            (by_id[sid].high_watermark - (progress.lowest_unacked() or 0), sid)
-            for sid, progress in list(group.progress.items())[:1000]
-            if sid in by_id
-        ),
-        reverse=True,
-    )
-    for _, sid in behind[:SUBJECTS]:
+    known = dict.fromkeys(islice(group.progress, MOST_SUBJECTS))
+    for member in islice(group.members.values(), FEW_MEMBERS):
+        known.update(dict.fromkeys(islice(member.holds, MOST_SUBJECTS)))
+    behind = [(_behind(group, by_id[sid]), sid) for sid in known if sid in by_id]
+    for _, sid in nlargest(SUBJECTS, behind):
         found = situation(broker, group, by_id[sid], clients)
         causes = diagnose(found) if found is not None else []
         if causes:
             return causes[0]
     return None
+
+
+def _behind(group: Group, subject: Subject) -> int:
+    progress = group.progress.get(subject.id)
+    position = None if progress is None else progress.lowest_unacked()
+    return subject.high_watermark - (position or 0)

@@ -1,4 +1,4 @@
-"""What is known of a group and one subject, collected for `diagnose`: who is there, who asks, who holds what.
+"""What is known of a group and one subject, for `diagnose`: who is there, who asks, who holds what.
 
 When a member last asked for messages is known in three ways:
 - it shares the subject: the connection that last fetched in its pull log (core/delivery/sharing/service.py)
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kumquat.core.delivery.progress import Progress
 from kumquat.gateway.admin.groups.standing import standing
 from kumquat.gateway.console.diagnose import Failing, MemberFacts, Situation
 from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED
@@ -24,7 +25,7 @@ from kumquat.gateway.shares.sessions import Member as ShareMember
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kumquat.core.delivery.state import Group, Member, Progress, PullLog
+    from kumquat.core.delivery.state import Group, Member, PullLog
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker
     from kumquat.gateway.net.dispatch import Session
@@ -55,10 +56,11 @@ def situation(
     broker: Broker, group: Group, subject: Subject, clients: Clients | None = None
 ) -> Situation | None:
     """None: the group has nothing to do with the subject."""
-    progress = group.progress.get(subject.id)
+    known = group.progress.get(subject.id)
     members = [m for m in group.members.values() if _has(m, subject)]
-    if progress is None:
+    if known is None and not any(subject.id in member.holds for member in members):
         return None
+    progress = known or Progress()
     found = standing(progress, subject)
     now = broker.actions.now_ms()
     clients = clients or Clients(broker)
@@ -113,9 +115,12 @@ def _facts(
         return None if at is None or at <= 0 else now - int((current - at) * 1000)
 
     log = progress.pull_logs.get(member.holds.get(subject.id, 0)) if progress.shared else None
-    reads_at, asked = None, None
+    asked: float | None = None
+    reads_at = began_at = connected = None
     if log is None:
-        asked, reads_at = _plain(clients.of(member), subject, current)
+        sessions = clients.of(member)
+        connected = max((session.since for session in sessions), default=None)
+        asked, reads_at, began_at = _plain(sessions, subject, current)
     elif group.is_share:
         session = broker.shares.sessions.get(ShareMember(group.name, member.id))
         asked = None if session is None else _asked(session.connection, current)
@@ -133,6 +138,8 @@ def _facts(
         heard=moment(broker.coordinator.heard(group, member)),
         fetched=moment(asked),
         reads_at=reads_at,
+        began_at=began_at,
+        connected=connected,
         holds=0 if log is None else log.unacked,
         lowest=min((lease.first for lease in held), default=None),
         since=min((lease.at for lease in held if lease.at), default=None),
@@ -141,14 +148,14 @@ def _facts(
 
 def _plain(
     sessions: Iterable[Session], subject: Subject, current: float
-) -> tuple[float | None, int | None]:
-    """When one of these last asked for the subject, and at which offset."""
+) -> tuple[float | None, int | None, int | None]:
+    """When one of these last asked for the subject, at which offset, and at which one first."""
     reads = [(*s.reads[subject.id], s) for s in sessions if subject.id in s.reads]
     if not reads:
-        return None, None
-    at, offset, session = max(reads, key=lambda read: read[0])
+        return None, None, None
+    at, offset, first, session = max(reads, key=lambda read: read[0])
     waits = session.poll is not None and at == session.fetched_at
-    return (current if waits else at), offset
+    return (current if waits else at), offset, first
 
 
 def _asked(session: Session, current: float) -> float:
