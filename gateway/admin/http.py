@@ -1,65 +1,39 @@
-"""One connection of the admin endpoint: HTTP/1.1 by h11, one request after the other, within limits.
+"""What a request of the admin endpoint says and what it is answered, apart from any server.
 
-Limits: MAX_HEAD bytes of request line and headers, MAX_BODY of body, RECEIVE_SECONDS from the first byte
-of a request to its last, IDLE_SECONDS from one answer to the next request, SEND_SECONDS for a client to
-take an answer, ANSWER_SECONDS for the broker to make one. `waiting` says whether the server may close a
-connection when it needs its place.
+`read_values` reads the arguments of a request for JSON: those of the query, or those of the object in the
+body, never both. It raises HttpError for what no route could answer: a parameter that is there twice, a
+body that is not an object, text that is no text. `check_host` says under which names we may be asked.
 
-An invalid request is answered with a status and a JSON object that says what is wrong and why. If its end
-cannot be found, so that the next request cannot be either, the connection is closed.
-
-An answer that is being made when the broker stops is finished and sent: a client always learns what
-became of its change.
+HttpError is a refusal with a status, a word for programs and a sentence for people. Every function that
+answers a request may raise it.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
-
-import h11
-import trio
+from urllib.parse import parse_qsl
 
 from kumquat.gateway.config.kinds import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Collection, Mapping
 
-    from trio.abc import Stream
-
-    Application = Callable[["Request"], Awaitable["Answer"]]
-
-MAX_HEAD = 16 << 10
-MAX_BODY = 64 << 10
 MAX_PARAMETERS = 32
-RECEIVE_SECONDS = 5.0
-IDLE_SECONDS = 60.0
-ANSWER_SECONDS = 30.0
-SEND_SECONDS = 10.0
-CHUNK = 16 << 10
-
-logger = logging.getLogger(__name__)
+JSON = "application/json"
 
 
 class HttpError(Exception):
     """A request is answered with this status, a word for programs and a sentence for people."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    method: str
-    path: str
-    values: Mapping[str, object]
-    """The query's parameters, or what the object in the body has; never both."""
+        self.headers = headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,146 +44,41 @@ class Answer:
 
 
 def refusal(error: HttpError) -> Answer:
-    return Answer(error.status, {"error": error.code, "message": str(error)})
+    headers = tuple((error.headers or {}).items())
+    return Answer(error.status, {"error": error.code, "message": str(error)}, headers)
 
 
-class HttpConnection:
-    def __init__(self, stream: Stream, application: Application) -> None:
-        self._stream = stream
-        self._application = application
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
-        self.waiting = True
-        """For a request, or for the rest of one: nothing is lost when it is closed."""
-
-    async def run(self) -> None:
-        """Serve until either side ends it."""
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            while await self._serve_one():
-                self._http.start_next_cycle()
-
-    async def _serve_one(self) -> bool:
-        """One request; False: no other can follow on this connection."""
-        self.waiting = True
-        try:
-            await self._wait_for_request()
-            with trio.fail_after(RECEIVE_SECONDS):
-                head = await self._next_event()
-                if not isinstance(head, h11.Request):
-                    return False
-                body = await self._receive_body()
-        except trio.TooSlowError:
-            return False
-        except h11.RemoteProtocolError as error:
-            await self._send_last(HttpError(error.error_status_hint, "BAD_REQUEST", str(error)))
-            return False
-        except HttpError as error:
-            await self._send_last(error)
-            return False
-        self.waiting = False
-        with trio.CancelScope(shield=True):
-            await self._send(await self._answer(head, body), method=head.method)
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-
-    async def _wait_for_request(self) -> None:
-        """Until a first byte has come, or the end."""
-        data, at_end = self._http.trailing_data
-        if not data and not at_end:
-            with trio.fail_after(IDLE_SECONDS):
-                self._http.receive_data(bytes(await self._stream.receive_some(CHUNK)))
-
-    async def _receive_body(self) -> bytes:
-        body = bytearray()
-        while isinstance(event := await self._next_event(), h11.Data):
-            body += event.data
-            if len(body) > MAX_BODY:
-                raise HttpError(413, "TOO_LARGE", f"a body has at most {MAX_BODY} bytes")
-        return bytes(body)
-
-    async def _next_event(self) -> h11.Event | type[h11.NEED_DATA | h11.PAUSED]:
-        while True:
-            event = self._http.next_event()
-            if event is not h11.NEED_DATA:
-                return event
-            if self._http.they_are_waiting_for_100_continue:
-                go_on = h11.InformationalResponse(status_code=100, headers=[])
-                await self._stream.send_all(self._http.send(go_on) or b"")
-            self._http.receive_data(bytes(await self._stream.receive_some(CHUNK)))
-
-    async def _answer(self, head: h11.Request, body: bytes) -> Answer:
-        try:
-            request = read_request(head, body)
-            with trio.fail_after(ANSWER_SECONDS):
-                return await self._application(request)
-        except HttpError as error:
-            return refusal(error)
-        except trio.TooSlowError:
-            return refusal(
-                HttpError(
-                    503,
-                    "TIMED_OUT",
-                    f"no answer after {ANSWER_SECONDS:.0f} s; what was to be changed may have been",
-                )
-            )
-        except Exception as error:
-            logger.exception("%s %s failed", head.method.decode(), head.target.decode())
-            name = type(error).__name__
-            return refusal(HttpError(500, "BROKER_FAILED", f"the broker failed: {name}"))
-
-    async def _send_last(self, error: HttpError) -> None:
-        """Answer what is wrong with a request whose end cannot be found."""
-        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            await self._send(refusal(error), close=True)
-
-    async def _send(self, answer: Answer, *, method: bytes = b"", close: bool = False) -> None:
-        text = json.dumps(answer.payload, ensure_ascii=False)
-        body = text.encode(errors="backslashreplace") + b"\n"
-        headers = [
-            ("Content-Type", "application/json; charset=utf-8"),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            *answer.headers,
-        ]
-        if close:
-            headers.append(("Connection", "close"))
-        send = self._http.send
-        data = send(h11.Response(status_code=answer.status, headers=headers)) or b""
-        if method != b"HEAD":
-            data += send(h11.Data(data=body)) or b""
-        data += send(h11.EndOfMessage()) or b""
-        with trio.move_on_after(SEND_SECONDS) as sending:
-            await self._stream.send_all(data)
-        if sending.cancelled_caught:
-            raise trio.BrokenResourceError("the client does not take its answer")
+def as_json(payload: Mapping[str, Any]) -> bytes:
+    text = json.dumps(payload, ensure_ascii=False)
+    return text.encode(errors="backslashreplace") + b"\n"
 
 
-def read_request(head: h11.Request, body: bytes) -> Request:
-    """What a request asks; raises HttpError for what no route could answer."""
-    headers = {name: value.decode("latin-1") for name, value in head.headers}
-    _check_host(headers.get(b"host", ""))
-    method, target = head.method.decode("ascii"), head.target.decode("ascii")
-    if not target.startswith("/"):
-        raise HttpError(400, "BAD_REQUEST", f"the target {target!r} does not begin with /")
-    parts = urlsplit(target)
-    values = _read_query(parts.query)
-    if method == "POST":
-        if values:
-            raise HttpError(400, "BAD_REQUEST", "a POST has its arguments in the body, as JSON")
-        values = _read_body(headers.get(b"content-type", ""), body)
-    elif body:
-        raise HttpError(400, "BAD_REQUEST", f"a {method} has no body")
-    return Request(method, parts.path, values)
-
-
-def _check_host(host: str) -> None:
-    """A web page whose host name resolves to loopback sends that name in Host."""
+def check_host(host: str, allowed: Collection[str]) -> None:
+    """Loopback and the names of `admin.hosts` only: a web page whose host name was made to resolve to this
+    machine sends its own name in Host."""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdecimal():
         name = host
-    if not is_loopback(name.strip("[]").lower()):
+    name = name.strip("[]").lower()
+    if not is_loopback(name) and name not in allowed:
+        names = ", ".join(("127.0.0.1", "localhost", *allowed))
         raise HttpError(
-            403, "FORBIDDEN", f"the Host {host!r} is not loopback; use 127.0.0.1 or localhost"
+            403,
+            "FORBIDDEN",
+            f"the Host {host!r} is not loopback and not in admin.hosts; use one of {names}",
         )
+
+
+def read_values(method: str, query: str, content_type: str, body: bytes) -> dict[str, object]:
+    """The arguments of a request; raises HttpError for what no route could answer."""
+    values = _read_query(query)
+    if method == "POST":
+        if values:
+            raise HttpError(400, "BAD_REQUEST", "a POST has its arguments in the body, as JSON")
+        return _read_body(content_type, body)
+    if body:
+        raise HttpError(400, "BAD_REQUEST", f"a {method} has no body")
+    return values
 
 
 def _read_query(query: str) -> dict[str, object]:
@@ -230,10 +99,8 @@ def _read_query(query: str) -> dict[str, object]:
 
 
 def _read_body(content_type: str, body: bytes) -> dict[str, object]:
-    if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise HttpError(
-            415, "UNSUPPORTED_MEDIA_TYPE", "a POST needs Content-Type: application/json"
-        )
+    if content_type.partition(";")[0].strip().lower() != JSON:
+        raise HttpError(415, "UNSUPPORTED_MEDIA_TYPE", f"a POST needs Content-Type: {JSON}")
     try:
         values = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""Which function answers which request of the admin endpoint, and how failures become answers.
+"""Which function answers which request for JSON of the admin endpoint, and how failures become answers.
 
 A route is a function of the broker and of checked arguments. ROUTES names its method, path and arguments,
-and is the only source of what is served and of what errors list. Errors of the core and of the registry are
-answered with a status by their Kafka code: STATUS.
+and is the only source of what is served as JSON and of what errors list; app.py makes routes of Starlette
+from it. Errors of the core and of the registry are answered with a status by their Kafka code: STATUS.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from kumquat.gateway.admin.http import Request
     from kumquat.gateway.broker import Broker
 
     Handler = Callable[[Broker, Arguments], Awaitable[Answer]]
@@ -70,28 +69,11 @@ ROUTES: dict[tuple[str, str], tuple[Handler, tuple[str, ...]]] = {
 }
 
 
-class Routes:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    async def answer(self, request: Request) -> Answer:
-        route = ROUTES.get((request.method, request.path))
-        if route is None:
-            return _nothing_there(request)
-        handler, allowed = route
-        try:
-            return await handler(self._broker, Arguments(request.values, allowed))
-        except ANSWERABLE as error:
-            code = error.error_code
-            name = ErrorCode(code).name
-            raise HttpError(STATUS.get(ErrorCode(code), OTHERWISE), name, str(error)) from error
-
-
-def _nothing_there(request: Request) -> Answer:
-    methods = [method for method, path in ROUTES if path == request.path]
-    if methods:
-        message = f"{request.path} takes {methods[0]}, not {request.method}"
-        payload = {"error": "METHOD_NOT_ALLOWED", "message": message}
-        return Answer(405, payload, (("Allow", ", ".join(methods)),))
-    known = ", ".join(f"{method} {path}" for method, path in ROUTES)
-    raise HttpError(404, "NOT_FOUND", f"there is no {request.path}; there are {known}")
+async def answer(broker: Broker, method: str, path: str, values: Mapping[str, object]) -> Answer:
+    """What a route of ROUTES answers to these arguments. Raises HttpError."""
+    handler, allowed = ROUTES[method, path]
+    try:
+        return await handler(broker, Arguments(values, allowed))
+    except ANSWERABLE as error:
+        code = ErrorCode(error.error_code)
+        raise HttpError(STATUS.get(code, OTHERWISE), code.name, str(error)) from error

@@ -1,40 +1,51 @@
-"""The listener of the admin endpoint.
+"""The listener of the admin endpoint: how many connections, start and stop.
 
-A stop accepts no more and ends connections that wait for a request; answers under way are finished. At
-most MAX_CONNECTIONS are served at a time: this is an endpoint for a few tools on the same machine. For a
-further one the oldest that waits for a request, or for the rest of one, is closed, so nobody can lock the
-others out by sending half a request. If all are being answered, the further one is closed.
+The endpoint runs in the broker's own event loop; connection.py says how much of it is hypercorn and why. No
+signal handler is installed, no request is logged, and what hypercorn logs goes to the log of this package.
+There is no ASGI lifespan: what must run beside requests runs in the broker.
+
+A stop accepts no more, ends connections that wait for a request and ends streams; other answers under way
+are finished, for up to STOP_SECONDS. At most MAX_CONNECTIONS are served at a time: this endpoint is for a
+few tools and browsers. For a further one the oldest that waits for a request, or for the rest of one, is
+closed, or else the oldest stream, so nobody can lock the others out. If all are being answered, the further
+one is closed.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
 
 from kumquat.core.complaints import Complaints
-from kumquat.gateway.admin.http import HttpConnection
-from kumquat.gateway.admin.routes import Routes
+from kumquat.gateway.admin.connection import MAX_EVENTS, MAX_HEAD, SEND_SECONDS, Connection
+from kumquat.gateway.admin.exchange import ANSWER_SECONDS
 from kumquat.gateway.config.kinds import is_loopback
 from kumquat.gateway.net.acceptor import BindError
 
 if TYPE_CHECKING:
-    from kumquat.gateway.broker import Broker
+    from starlette.types import ASGIApp
+
     from kumquat.gateway.config.kinds import AdminListener
 
 MAX_CONNECTIONS = 64
 BACKLOG = 64
+STOP_SECONDS = ANSWER_SECONDS + SEND_SECONDS
 
 logger = logging.getLogger(__name__)
 
 
-def bind_admin(listener: AdminListener) -> socket.socket:
+def bind_admin(listener: AdminListener, *, allow_remote: bool = False) -> socket.socket:
     """A bound socket, not listening yet. Raises BindError."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         sock = socket.socket(family, kind, protocol)
         try:
@@ -47,17 +58,29 @@ def bind_admin(listener: AdminListener) -> socket.socket:
     except OSError as error:
         raise BindError(f"cannot listen on {listener}: {error.strerror or error}") from error
     host = sock.getsockname()[0]
-    if not is_loopback(host):
+    if not allow_remote and not is_loopback(host):
         sock.close()
         raise BindError(f"cannot listen on {listener}: {host} is not loopback; use 127.0.0.1")
     return sock
 
 
+def _config() -> Config:
+    config = Config()
+    config.errorlog = logger
+    config.include_server_header = False
+    config.h11_max_incomplete_size = MAX_HEAD
+    config.keep_alive_max_requests = sys.maxsize
+    config.max_app_queue_size = MAX_EVENTS
+    return config
+
+
 class AdminServer:
-    def __init__(self, broker: Broker) -> None:
-        self._routes = Routes(broker)
-        self._scope = trio.CancelScope()
-        self._connections: dict[HttpConnection, trio.CancelScope] = {}
+    def __init__(self, application: ASGIApp) -> None:
+        self._application = application
+        self._config = _config()
+        self._context = WorkerContext(None)
+        self._stopping = trio.Event()
+        self._connections: dict[Connection, None] = {}
         """Oldest first."""
         self._complaints = Complaints(logger, trio.current_time)
 
@@ -74,28 +97,38 @@ class AdminServer:
             host, port = sock.getsockname()[:2]
             raise BindError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
-        with self._scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(trio.serve_listeners, self._serve, [listener])
+        async with trio.open_nursery() as serving:
+            async with trio.open_nursery() as accepting:
+                accept = partial(trio.serve_listeners, handler_nursery=serving)
+                await accepting.start(accept, self._serve, [listener])
                 task_status.started()
+                await self._stopping.wait()
+                accepting.cancel_scope.cancel()
+            await self._context.terminated.set()  # hypercorn: close after the next answer
+            serving.cancel_scope.deadline = trio.current_time() + STOP_SECONDS
+            for connection in list(self._connections):
+                if connection.waiting:
+                    connection.close()
 
     def stop(self) -> None:
-        self._scope.cancel()
+        self._stopping.set()
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        if len(self._connections) >= MAX_CONNECTIONS and not self._make_room():
+        if self._stopping.is_set() or (
+            len(self._connections) >= MAX_CONNECTIONS and not self._make_room()
+        ):
             await stream.aclose()
             return
-        connection = HttpConnection(stream, self._routes.answer)
-        with trio.CancelScope() as scope:
-            self._connections[connection] = scope
-            try:
-                async with stream:
-                    await connection.run()
-            except Exception:
-                logger.exception("a connection of the admin endpoint failed; closed")
-            finally:
-                self._connections.pop(connection, None)
+        connection = Connection(
+            stream, self._application, self._config, self._context, self._stopping
+        )
+        self._connections[connection] = None
+        try:
+            await connection.run()
+        except Exception:
+            logger.exception("a connection of the admin endpoint failed; closed")
+        finally:
+            self._connections.pop(connection, None)
 
     def _make_room(self) -> bool:
         """Close the oldest connection that is not being answered; False if there is none."""
@@ -103,9 +136,11 @@ class AdminServer:
             "connections",
             f"more than {MAX_CONNECTIONS} connections to the admin endpoint; the oldest is closed",
         )
-        for connection, scope in self._connections.items():
-            if connection.waiting:
-                del self._connections[connection]
-                scope.cancel()
-                return True
-        return False
+        waiting = (each for each in self._connections if each.waiting)
+        streaming = (each for each in self._connections if each.streaming)
+        oldest = next(waiting, None) or next(streaming, None)
+        if oldest is None:
+            return False
+        del self._connections[oldest]
+        oldest.close()
+        return True

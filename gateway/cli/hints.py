@@ -14,7 +14,7 @@ TOPIC = "greetings"
 
 def hints(address: str) -> list[str]:
     """Write a message, read all messages, list the topics. Each line can be pasted more than once."""
-    address = re.sub(r"^(0\.0\.0\.0|\[::\]):", "127.0.0.1:", address)
+    address = reachable(address)
     folder = Path(sys.executable).parent
     if folder.is_relative_to(Path.cwd()):
         folder = folder.relative_to(Path.cwd())
@@ -29,6 +29,14 @@ def hints(address: str) -> list[str]:
     ]
 
 
-def show_hints(address: str) -> None:
+def reachable(address: str) -> str:
+    """Where a client on this machine finds what listens there."""
+    return re.sub(r"(^|//)(0\.0\.0\.0|\[::\]):", r"\g<1>127.0.0.1:", address)
+
+
+def show_hints(address: str, console: str | None) -> None:
     lines = "\n".join(f"    {line}" for line in hints(address))
-    print(f"\nTry it from another terminal, in this folder:\n\n{lines}\n", flush=True)
+    print(f"\nTry it from another terminal, in this folder:\n\n{lines}\n")
+    if console is not None:
+        print(f"console: {reachable(console)}\n")
+    sys.stdout.flush()

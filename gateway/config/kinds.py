@@ -61,7 +61,7 @@ LISTENERS: Kind[tuple[Listener, ...]] = Kind(
 
 @dataclass(frozen=True, slots=True)
 class AdminListener:
-    """Where the admin endpoint listens; port 0: any free port."""
+    """Where the admin endpoint listens. No host: every interface; port 0: any free port."""
 
     host: str
     port: int
@@ -85,17 +85,32 @@ def _read_admin_listener(text: str) -> AdminListener | None:
     match = _LISTENER.fullmatch(text)
     if not match or match[1].upper() != "HTTP" or int(match[3]) > 65535:
         return None
-    host = match[2].strip("[]").lower()
-    if not is_loopback(host):
-        raise ValueError(
-            f"{host or 'every interface'!r} is not this machine alone, and whoever reaches the admin "
-            "endpoint may change everything; use 127.0.0.1"
-        )
-    return AdminListener(host, int(match[3]))
+    return AdminListener(match[2].strip("[]").lower(), int(match[3]))
 
 
 ADMIN_LISTENER: Kind[AdminListener] = Kind(
     ConfigType.STRING, "HTTP://127.0.0.1:port", _read_admin_listener
+)
+
+
+_NAME = re.compile(r"[0-9a-z_.-]+", re.ASCII)
+
+
+def _is_host(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return bool(_NAME.fullmatch(text))
+    return True
+
+
+def _read_hosts(text: str) -> tuple[str, ...] | None:
+    hosts = tuple(part.strip().strip("[]").lower() for part in text.split(",")) if text else ()
+    return hosts if all(map(_is_host, hosts)) else None
+
+
+HOSTS: Kind[tuple[str, ...]] = Kind(
+    ConfigType.LIST, "host names or addresses without ports, several between commas", _read_hosts
 )
 
 

@@ -21,10 +21,12 @@ from kumquat.gateway.config.errors import Conflict, ConflictingOptions
 from kumquat.gateway.config.kinds import (
     ADMIN_LISTENER,
     DIRECTORY,
+    HOSTS,
     LISTENERS,
     ONE_PARTITION,
     AdminListener,
     Listener,
+    is_loopback,
 )
 from kumquat.meta.definitions import SubjectDefaults
 from kumquat.meta.values import BOOLEAN, INT_MAX, ConfigType, integer, one_of, whole
@@ -79,7 +81,22 @@ class BrokerConfig:
         None,
         ADMIN_LISTENER,
         "Address of the admin endpoint (HTTP and JSON), which has no authentication: it must be on "
-        "loopback. Port 0 is any free port. Not set: there is none.",
+        "loopback, unless admin.allow.remote is set. Port 0 is any free port. Not set: there is none.",
+    )
+    admin_allow_remote: bool = option(
+        "admin.allow.remote",
+        False,
+        BOOLEAN,
+        "Whether admin.listener may be an address that other machines reach. There is no authentication "
+        "yet: whoever reaches it may read and change everything.",
+    )
+    admin_hosts: tuple[str, ...] = option(
+        "admin.hosts",
+        (),
+        HOSTS,
+        "Names and addresses, without ports, by which browsers and tools on other machines reach the admin "
+        "endpoint. A request whose Host is neither one of these nor loopback is refused: a web page could "
+        "have made its own name point here.",
     )
     log_dirs: Path = option(  # noqa: RUF009 (a Path cannot change)
         "log.dirs", _DATA, DIRECTORY, "The data folder; it is made if it does not exist."
@@ -367,6 +384,15 @@ class BrokerConfig:
                 "segments are deleted and never the one being written",
                 "log.total.bytes",
                 "log.segment.bytes",
+            )
+        admin = self.admin_listener
+        if admin is not None and not self.admin_allow_remote and not is_loopback(admin.host):
+            yield _conflict(
+                self,
+                f"{admin.host or 'every interface'!r} is not this machine alone, and whoever reaches the "
+                "admin endpoint may change everything; use 127.0.0.1",
+                "admin.listener",
+                "admin.allow.remote",
             )
         names = ("listeners", "advertised.listeners")
         if self.advertised_listeners is None:

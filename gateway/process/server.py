@@ -21,6 +21,7 @@ import trio
 
 import kumquat.gateway.handlers  # noqa: F401  (registers every API)
 from kumquat.core.errors import StartError
+from kumquat.gateway.admin.app import make_app
 from kumquat.gateway.admin.server import AdminServer, bind_admin
 from kumquat.gateway.broker import Broker
 from kumquat.gateway.net.acceptor import Acceptor, bind
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from kumquat.gateway.config.options import BrokerConfig
 
+    OnReady = Callable[[str, str | None], None]
+
 FAILED = 1
 SWITCH_SECONDS = 0.001
 """After so long a thread that decodes or opens batches gives the interpreter back to the event loop."""
@@ -41,10 +44,11 @@ SWITCH_SECONDS = 0.001
 logger = logging.getLogger(__name__)
 
 
-def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = None) -> int:
+def run_broker(config: BrokerConfig, on_ready: OnReady | None = None) -> int:
     """Serve until a signal comes; the exit code of the process. Raises StartError.
 
-    `on_ready` is called with the address of the first listener, once clients can connect.
+    `on_ready` is called once clients can connect, with the address of the first listener and the URL of the
+    admin endpoint, if there is one.
     """
     began = time.monotonic()
     raise_limit(config.max_connections)
@@ -52,7 +56,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[str], None] | None = No
     admin: socket.socket | None = None
     try:
         if config.admin_listener is not None:
-            admin = bind_admin(config.admin_listener)
+            admin = bind_admin(config.admin_listener, allow_remote=config.admin_allow_remote)
         broker = Broker.open(config)
         trio.run(_serve, broker, sockets, admin, began, on_ready)
     except BaseExceptionGroup as group:
@@ -78,7 +82,7 @@ async def _serve(
     sockets: Sequence[socket.socket],
     admin: socket.socket | None,
     began: float,
-    on_ready: Callable[[str], None] | None,
+    on_ready: OnReady | None,
 ) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(_obey_signals, broker, nursery.cancel_scope)
@@ -92,11 +96,12 @@ async def _serve(
                 trio.lowlevel.add_instrument(StepTracer(broker.config.loop_trace_ms))
             addresses = ", ".join(map(_show, sockets))
             opened = _opened(broker, time.monotonic() - began)
-            if admin is not None:
-                opened += f"; admin endpoint on http://{_show(admin)}"
+            url = f"http://{_show(admin)}" if admin is not None else None
+            if url is not None:
+                opened += f"; admin endpoint on {url}"
             logger.info("kumquat %s ready on %s; %s", version(), addresses, opened)
             if on_ready is not None:
-                on_ready(_show(sockets[0]))
+                on_ready(_show(sockets[0]), url)
         nursery.cancel_scope.cancel()
 
 
@@ -108,7 +113,7 @@ async def serve_clients(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run the broker, and serve clients on these bound sockets until `Broker.stop`."""
-    acceptor, admin = Acceptor(broker), AdminServer(broker)
+    acceptor, admin = Acceptor(broker), AdminServer(make_app(broker))
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         await broker.subjects.make_retry()

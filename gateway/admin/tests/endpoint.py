@@ -21,11 +21,15 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kumquat.core.logs.messages.subject import Subject, SubjectConfig
 from kumquat.core.wheel.service import Cursor, Page, Pending, Shown
+from kumquat.gateway.admin.app import make_app
 from kumquat.gateway.admin.server import AdminServer, bind_admin
 from kumquat.gateway.config.kinds import AdminListener
+from kumquat.gateway.config.options import BrokerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.routing import BaseRoute
 
 DEADLINE = 60.0
 EPOCH = 1_700_000_000_000  # 2023-11-14T22:13:20Z
@@ -158,16 +162,23 @@ async def receive(stream: trio.SocketStream, http: h11.Connection) -> tuple[int,
             raise AssertionError(f"unexpected: {event}")
 
 
-def serve_admin(check: Callable[[Endpoint], Awaitable[None]]) -> None:
-    """Run a check against an endpoint; fail if it hangs."""
+def serve_admin(
+    check: Callable[[Endpoint], Awaitable[None]],
+    extra_routes: Sequence[BaseRoute] = (),
+    **options: Any,
+) -> None:
+    """Run a check against an endpoint; fail if it hangs. `options` are those of the broker."""
     clock = MockClock()
+    config = BrokerConfig(**options)
 
     async def main() -> None:
         delay = FakeDelay([pending(number) for number in range(1, 6)])
         delay.go.set()
         subjects = SimpleNamespace(by_name=SUBJECTS)
-        broker: Any = SimpleNamespace(log=SimpleNamespace(subjects=subjects), delay=delay)
-        server = AdminServer(broker)
+        broker: Any = SimpleNamespace(
+            log=SimpleNamespace(subjects=subjects), delay=delay, config=config
+        )
+        server = AdminServer(make_app(broker, extra_routes))
         sock = bind_admin(AdminListener("127.0.0.1", 0))
         port = sock.getsockname()[1]
         async with trio.open_nursery() as nursery:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
+from kumquat.gateway.admin.app import make_app
 from kumquat.gateway.admin.server import AdminServer, bind_admin
 from kumquat.gateway.cli.main import main
 from kumquat.gateway.config.kinds import AdminListener
@@ -62,7 +63,7 @@ class Operator:
 
 @asynccontextmanager
 async def operator(served: Served, capsys: pytest.CaptureFixture[Any]) -> AsyncIterator[Operator]:
-    server = AdminServer(served.broker)
+    server = AdminServer(make_app(served.broker))
     sock = bind_admin(AdminListener("127.0.0.1", 0))
     port = sock.getsockname()[1]
     async with trio.open_nursery() as nursery:

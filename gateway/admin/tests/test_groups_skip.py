@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kumquat.gateway.admin.http import Answer, HttpError, Request
-from kumquat.gateway.admin.routes import Routes
+from kumquat.gateway.admin.http import Answer, HttpError
+from kumquat.gateway.admin.routes import answer
 from kumquat.gateway.cli.main import main
 from kumquat.gateway.tests.harness import Served, produce, serve
 from kumquat.gateway.tests.members import sharing
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def skip(served: Served, **values: object) -> Answer:
-    return await Routes(served.broker).answer(Request("POST", "/groups/skip", values))
+    return await answer(served.broker, "POST", "/groups/skip", values)
 
 
 async def refused(served: Served, **values: object) -> str:

@@ -8,8 +8,7 @@ import pytest
 import trio
 
 from kumquat.core.delivery import actions
-from kumquat.gateway.admin.http import Request
-from kumquat.gateway.admin.routes import Routes
+from kumquat.gateway.admin.routes import answer
 from kumquat.gateway.tests.harness import Served, serve
 
 if TYPE_CHECKING:
@@ -31,9 +30,9 @@ async def turns_of_others(broker: Any, path: str, **values: object) -> tuple[int
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other)
-        answer = await Routes(broker).answer(Request("GET", path, values))
+        answered = await answer(broker, "GET", path, values)
         nursery.cancel_scope.cancel()
-    return turns, dict(answer.payload)
+    return turns, dict(answered.payload)
 
 
 @pytest.mark.long

@@ -87,11 +87,8 @@ def test_a_bad_value_is_an_error_even_where_a_later_source_hides_it() -> None:
         ("admin_listener", "PLAINTEXT://127.0.0.1:9093", "expected HTTP://127.0.0.1:port"),
         ("admin_listener", "127.0.0.1:9093", "expected HTTP://127.0.0.1:port"),
         ("admin_listener", "HTTP://127.0.0.1:65536", "expected HTTP://127.0.0.1:port"),
-        ("admin_listener", "HTTP://:9093", "'every interface' is not this machine alone"),
-        ("admin_listener", "HTTP://0.0.0.0:9093", "'0.0.0.0' is not this machine alone"),
-        ("admin_listener", "HTTP://[::]:9093", "'::' is not this machine alone"),
-        ("admin_listener", "HTTP://10.0.0.1:9093", "'10.0.0.1' is not this machine alone"),
-        ("admin_listener", "HTTP://a.example:9093", "'a.example' is not this machine alone"),
+        ("admin_hosts", "a.example:9093", "host names or addresses without ports"),
+        ("admin_hosts", "http://a.example", "host names or addresses without ports"),
         ("delay_enabled", "1", "true or false"),
         ("delay_max_ms", "0", "a whole number from 1 to 3153600000000"),
         ("delay_cancel_remember_ms", "-1", "a whole number from 0"),
@@ -131,6 +128,34 @@ def test_admin_listeners_on_loopback_are_understood(text: str, listener: AdminLi
     config = load(given=flags(admin_listener=text))
     assert config.admin_listener == listener
     assert load(given=flags(admin_listener=show(listener))).admin_listener == listener
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        (":9093", "every interface"),
+        ("0.0.0.0:9093", "0.0.0.0"),
+        ("[::]:9093", "::"),
+        ("10.0.0.1:9093", "10.0.0.1"),
+        ("a.example:9093", "a.example"),
+    ],
+)
+def test_other_machines_reach_the_admin_endpoint_only_if_that_is_wanted(
+    address: str, host: str
+) -> None:
+    text = f"HTTP://{address}"
+    message = refusal(admin_listener=text)
+    assert message.startswith(f"admin.listener={text} and admin.allow.remote=false do not fit")
+    assert f"{host!r} is not this machine alone" in message
+    assert message.endswith("(admin.listener from --admin.listener)")
+    config = load(given=flags(admin_listener=text, admin_allow_remote="true"))
+    assert show(config.admin_listener) == text
+
+
+def test_names_of_the_admin_endpoint_are_understood() -> None:
+    config = load(given=flags(admin_hosts="Broker.example, 10.0.0.1,[FE80::1]"))
+    assert config.admin_hosts == ("broker.example", "10.0.0.1", "fe80::1")
+    assert load().admin_hosts == ()
 
 
 def test_without_being_asked_there_is_no_admin_endpoint() -> None:

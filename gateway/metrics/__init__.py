@@ -1,0 +1,1 @@
+"""What the broker says about itself to machines that watch it: metrics and health."""
