@@ -10,27 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kumquat.gateway.admin.arguments import Arguments
 from kumquat.gateway.admin.http import HttpError
-from kumquat.gateway.admin.routes import ROUTES
-from kumquat.gateway.net.dispatch import ANSWERABLE
-from kumquat.gateway.wire.codes import ErrorCode
+from kumquat.gateway.admin.routes import ROUTES, answer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kumquat.gateway.broker import Broker
 
-GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND})
-
 
 class Unanswered(Exception):
     """A handler has refused; `status` as in HTTP, the text is for people."""
 
-    def __init__(self, status: int, text: str, payload: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
-        self.payload = payload
 
 
 def has_route(method: str, path: str) -> bool:
@@ -39,20 +33,16 @@ def has_route(method: str, path: str) -> bool:
 
 async def ask(broker: Broker, method: str, path: str, **values: object) -> Mapping[str, Any]:
     """What the handler answers. Values that are None are not given. Raises Unanswered."""
-    route = ROUTES.get((method, path))
-    if route is None:
+    if not has_route(method, path):
         raise Unanswered(404, f"this broker has no {path}")
-    handler, allowed = route
     given = {name: value for name, value in values.items() if value is not None}
     try:
-        answer = await handler(broker, Arguments(given, allowed))
+        made = await answer(broker, method, path, given)
     except HttpError as error:
         raise Unanswered(error.status, str(error)) from error
-    except ANSWERABLE as error:
-        raise Unanswered(404 if error.error_code in GONE else 400, str(error)) from error
-    if answer.status >= 400:
-        raise Unanswered(answer.status, _sentence(answer.payload), answer.payload)
-    return answer.payload
+    if made.status >= 400:
+        raise Unanswered(made.status, _sentence(made.payload))
+    return made.payload
 
 
 def _sentence(payload: Mapping[str, Any]) -> str:
