@@ -46,7 +46,7 @@ class MemberFacts:
     host: str
     session_ms: int
     heard: int | None
-    """Its last sign of life; None: not known."""
+    """Its last sign of life; None: none since the broker's start."""
     fetched: int | None
     """When it last asked for messages of the subject; None: not since it is known."""
     reads_at: int | None = None
@@ -94,6 +94,8 @@ class Situation:
     """Those of them that were never handed out."""
     moved: int
     """When the group last committed or acked there; 0: never."""
+    came: int = 0
+    """When the message at the position was stored; 0: long ago."""
     empty_since: int = 0
     members: tuple[MemberFacts, ...] = ()
     """Those that have the subject."""
@@ -152,8 +154,8 @@ def diagnose(situation: Situation) -> list[Cause]:
     found += [_paused(situation, quiet)] if quiet else []
     if missing := [m for m in reading if _has_read_on(m, situation)]:
         found.append(_uncommitted(situation, missing))
-    elif reading and not found:
-        found.append(_stuck(situation, reading[0]))
+    elif still and not found:
+        found += [_stuck(situation, m) for m in reading[:1] if _place(situation, m) is not None]
     return found
 
 
@@ -161,9 +163,9 @@ def diagnose(situation: Situation) -> list[Cause]:
 
 
 def _last_change(situation: Situation) -> int:
-    """When it last moved; of a group that never has, when the last of its members came."""
-    came = [member.connected or 0 for member in situation.members]
-    return situation.moved or max(came, default=0)
+    """When it last moved or got something to do; of a group that never moved, when its last member came."""
+    members = [member.connected or 0 for member in situation.members]
+    return max(situation.moved or max(members, default=0), situation.came)
 
 
 def _hoards(member: MemberFacts, now: int) -> bool:
@@ -172,9 +174,8 @@ def _hoards(member: MemberFacts, now: int) -> bool:
 
 
 def _is_silent(member: MemberFacts, now: int) -> bool:
-    return member.heard is not None and now - member.heard > max(
-        member.session_ms * LATE, QUIET_MS / 2
-    )
+    late = max(member.session_ms * LATE, QUIET_MS / 2)
+    return member.heard is None or now - member.heard > late
 
 
 def _is_quiet(member: MemberFacts, now: int) -> bool:
@@ -225,15 +226,14 @@ def _unassigned(situation: Situation) -> Cause:
 
 def _stopped(situation: Situation, members: list[MemberFacts]) -> Cause:
     one = members[0]
-    heard = one.heard or 0
-    parts = [
-        Part("Stopped consumer: ", "name"),
-        *_names(members),
-        Part(" last sent a heartbeat at "),
-    ]
-    parts += [_time(heard), *_held(members, situation)]
-    parts += [Part(". Its session ends at "), _time(heard + one.session_ms)]
-    parts.append(Part("; then others get what it has."))
+    parts = [Part("Stopped consumer: ", "name"), *_names(members)]
+    if one.heard is None:
+        parts.append(Part(" has given no sign of life since the broker's start"))
+        parts += [*_held(members, situation), Part(".")]
+    else:
+        parts += [Part(" last sent a heartbeat at "), _time(one.heard)]
+        parts += [*_held(members, situation), Part(". Its session ends at ")]
+        parts += [_time(one.heard + one.session_ms), Part("; then others get what it has.")]
     return Cause(
         "stopped consumer",
         tuple(parts),
@@ -342,11 +342,9 @@ def _unburied(situation: Situation) -> Cause:
 
 
 def _stuck(situation: Situation, member: MemberFacts) -> Cause:
-    at = member.lowest if situation.shared else member.reads_at
-    parts = [Part("Stuck: ", "name"), *_names([member]), Part(" asks for messages")]
-    if at is not None:
-        parts += [Part(" at "), _message(at)]
-    parts.append(Part(", and does not get past it."))
+    at = _place(situation, member) or 0
+    parts = [Part("Stuck: ", "name"), *_names([member]), Part(" asks for messages at offset ")]
+    parts += [_message(at), Part(" again and again, and does not get past it.")]
     return Cause(
         "stuck",
         tuple(parts),
@@ -354,6 +352,10 @@ def _stuck(situation: Situation, member: MemberFacts) -> Cause:
         situation.subject,
         (("The message", "message"),),
     )
+
+
+def _place(situation: Situation, member: MemberFacts) -> int | None:
+    return member.lowest if situation.shared else member.reads_at
 
 
 def _names(members: list[MemberFacts]) -> list[Part]:

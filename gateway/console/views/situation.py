@@ -11,12 +11,14 @@ A connection that waits for messages at this moment asks now.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from kumquat.core.delivery.progress import Progress
+from kumquat.core.logs.messages.subject import ENTRY
 from kumquat.gateway.admin.groups.standing import standing
 from kumquat.gateway.console.diagnose import Failing, MemberFacts, Situation
 from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED
@@ -34,6 +36,7 @@ MOST_MEMBERS = 200
 MOST_LEASES = 1000
 """Leases of a member that are looked at for messages that failed."""
 LONGEST_REASON = 200
+CLOCKS_DIFFER_MS = 5000
 
 
 class Clients:
@@ -78,6 +81,7 @@ def situation(
         lag=_left(found, progress, subject),
         behind=found["behind"] or 0,
         moved=progress.committed_at,
+        came=_came(subject, found["position"], now),
         empty_since=0 if group.members else group.empty_since,
         members=facts,
         other_members=len(group.members) - len(members),
@@ -93,6 +97,16 @@ def _left(found: dict[str, Any], progress: Progress, subject: Subject) -> int:
     if found["lag"] is not None:
         return int(found["lag"])
     return subject.high_watermark - subject.earliest
+
+
+def _came(subject: Subject, position: int | None, now: int) -> int:
+    """When the message there was stored, by its timestamp; 0: long ago, or its clock is wrong."""
+    entries = subject.entries
+    if position is None or entries is None or not len(entries) or position < entries[0]:
+        return 0
+    i = bisect_right(range(len(entries) // ENTRY), position, key=lambda n: entries[n * ENTRY]) - 1
+    stored = entries[i * ENTRY + ENTRY - 1]
+    return stored if stored <= now + CLOCKS_DIFFER_MS else 0
 
 
 def _has(member: Member, subject: Subject) -> bool:
