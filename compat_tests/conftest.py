@@ -62,6 +62,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--churn-seconds", default=18, type=float, help="how long test_groups_churn.py goes on"
     )
     parser.addoption("--churn-seed", default=4, type=int, help="another course of events")
+    parser.addoption(
+        "--screenshots", action="store_true", help="keep pictures of the console in docs/console"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

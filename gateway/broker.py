@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kumquat.core.wheel.service import DelayService, DelayStatistics
     from kumquat.gateway.config.options import BrokerConfig
     from kumquat.gateway.history.service import HistoryStatistics
+    from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.net.loop_lag import LagStatistics
 
 META_FILE = "meta.db"
@@ -142,6 +143,8 @@ class Broker:
         self.metrics = Metrics(config.metrics_max_subjects, config.metrics_max_groups)
         self.started = False
         """Whether all parts run."""
+        self.sessions: set[Session] = set()
+        """Of the clients that are connected."""
         self.refusals = Complaints(logger)
         """Reports batches that were refused."""
         self._polls: set[trio.CancelScope] = set()

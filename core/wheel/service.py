@@ -201,6 +201,10 @@ class DelayService:
         """How many messages are pending with a due time in [due_from, due_to); None: of all subjects."""
         return await self._queries.count(subject, due_from, due_to)
 
+    def pending_of(self, subject: Subject) -> int:
+        """How many messages of a subject are pending, as it is counted all along."""
+        return self._schedule.pending.get(subject.id, 0)
+
     async def list(
         self,
         subject: Subject | None,

@@ -103,7 +103,7 @@ class _Survey(_Parts):
         self.rows: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
-        most = self._parsed.most
+        most = self._how.most
         while most is None or self.total < most:
             room = {} if most is None else {"limit": min(AT_A_TIME, most - self.total)}
             answer = self.ask(dry_run=True, **room)

@@ -22,13 +22,14 @@ from kumquat.core.errors import StorageError
 from kumquat.gateway.groups.deadlines import Deadlines
 from kumquat.gateway.groups.decisions import ADDED, REMOVED, Decisions
 from kumquat.gateway.groups.draft import Draft, Effects
+from kumquat.gateway.groups.membership.members import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.engine import Allowed
-    from kumquat.core.delivery.state import Group, Groups
+    from kumquat.core.delivery.state import Group, Groups, Member
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.groups.assignment.modes import World
     from kumquat.gateway.groups.deadlines import Key
@@ -261,6 +262,13 @@ class Coordinator:
 
     def sharers(self, group: Group, sid: int) -> int:
         return self.decisions.sharers(group, sid)
+
+    def heard(self, group: Group, member: Member) -> float | None:
+        """When a member gave its last sign of life. None: nothing is known of it since the start."""
+        if (group.id, member.id) in self.groups.silent:
+            return None
+        ends = self.deadlines.when((SESSION, group.id, member.id))
+        return None if ends is None else ends - member.session_ms / 1000
 
     def why_exclusive(self, group: Group) -> str:
         return self.decisions.why_exclusive(group)

@@ -33,6 +33,9 @@ class Deadlines:
         """Nothing is due before; infinity when there is nothing at all."""
         return self._heap[0][0] if self._heap else float("inf")
 
+    def when(self, key: Key) -> float | None:
+        return self._when.get(key)
+
     def set(self, key: Key, when: float) -> None:
         self._undo.call(self._put_back, key, self._when.get(key))
         self._put(key, when)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.give_back import RetryPolicy
     from kumquat.core.delivery.sharing.service import Sharing
-    from kumquat.core.delivery.state import Group
+    from kumquat.core.delivery.state import Group, Member
     from kumquat.core.logs.actions.service import ActionService
     from kumquat.core.logs.messages.service import MessageService
     from kumquat.core.logs.messages.subject import Subject
@@ -87,6 +87,7 @@ STALL_SECONDS = 1.0
 EXPIRED_AT_ONCE = 100
 """Groups that are looked at for offsets past their retention before others have their turn."""
 MOST_EXPLAINED = 100
+MOST_FAILURES = 1000
 PARTITIONS_AT_A_TIME = 200
 """Of a commit, in one step of the event loop: some 2 ms."""
 
@@ -124,6 +125,9 @@ class GroupService:
         self._share_starts = ShareStarts(log, actions.groups, registry, actions.now_ms)
         self._held: dict[Ticket, trio.Event] = {}
         """Requests that wait for their answer."""
+        self.last_failures: dict[tuple[str, str], Failure] = {}
+        """Group and subject → the last message that a client could not handle, and its reason. Those of
+        MOST_FAILURES."""
         self._sooner = trio.Event()
         self._sleeps_until = NEVER
 
@@ -304,10 +308,18 @@ class GroupService:
             try:
                 self._do(self._core.fail, failure, trio.current_time())
                 outcomes.append(None)
+                self._note(failure)
             except (Refused, InvalidGroupId) as error:
                 outcomes.append(str(error))
         await self._durable()
         return outcomes
+
+    def _note(self, failure: Failure) -> None:
+        key = failure.group, failure.subject
+        self.last_failures.pop(key, None)
+        self.last_failures[key] = failure
+        if len(self.last_failures) > MOST_FAILURES:
+            del self.last_failures[next(iter(self.last_failures))]
 
     def fetch_offsets(
         self,
@@ -398,6 +410,10 @@ class GroupService:
         if client_assigned is not None:
             return client_assigned.state.value
         return "Stable" if group.members else "Empty"
+
+    def heard(self, group: Group, member: Member) -> float | None:
+        """When a member gave its last sign of life, by the event loop's clock; None: not known."""
+        return self._core.heard(group, member)
 
     def why_exclusive(self, group: Group) -> str:
         """Why it does not share, if a client that is not known to share prevents it; else nothing."""

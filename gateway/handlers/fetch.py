@@ -88,7 +88,8 @@ async def fetch(session: Session, request: FetchRequest) -> FetchResponse:
     max_wait = request.max_wait_ms / 1000
     if broker.config.connections_max_idle_ms >= 0:
         max_wait = min(max_wait, broker.config.connections_max_idle_ms / 1000)
-    deadline = trio.current_time() + max_wait
+    session.fetched_at = trio.current_time()
+    deadline = session.fetched_at + max_wait
     read: dict[int, _Read] = {}
     account = session.account
     wanted = min(request.max_bytes, broker.config.fetch_max_bytes)
@@ -251,6 +252,7 @@ class _Answer:
         if before is None or before.subject is not subject:
             self.size -= before.size if before else 0  # that was of a topic which is deleted now
             before = self._read[number] = _Read(subject, [], 0)
+            self._session.note_read(subject.id, partition.fetch_offset)
         offset = before.following if before.batches else partition.fetch_offset
         # A producer may know an offset before its batch is synced and can be read.
         if subject.high_watermark <= offset <= subject.next_sequence:

@@ -65,7 +65,8 @@ async def share_fetch(session: Session, request: ShareFetchRequest) -> ShareFetc
     member = member_of(request)
     if request.is_renew_ack:
         check_renewing_fetch(request)
-    deadline = trio.current_time() + _max_wait(session, request)
+    session.fetched_at = trio.current_time()
+    deadline = session.fetched_at + _max_wait(session, request)
     share = await _session(session, member, request, deadline)
     acknowledging = Acknowledging(broker, member, renews=request.is_renew_ack)
     answer = _Answer(session, request, share)

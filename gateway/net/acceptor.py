@@ -196,6 +196,7 @@ class Acceptor:
         )
         self.connections.add(connection)
         self._broker.traffic.opened += 1
+        self._broker.sessions.add(connection.session)
         self._per_ip[ip] += 1
         self._nursery.start_soon(self._run, connection, ip)
 
@@ -211,6 +212,7 @@ class Acceptor:
         finally:
             self.connections.discard(connection)
             self._broker.traffic.closed += 1
+            self._broker.sessions.discard(connection.session)
             self._per_ip[ip] -= 1
             if not self._per_ip[ip]:
                 del self._per_ip[ip]

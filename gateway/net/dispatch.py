@@ -27,11 +27,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from kumquat.core.clock import wall_clock_ms
 from kumquat.core.errors import KumquatError
 from kumquat.core.memory import Memory
 from kumquat.gateway.net.limits import UNLIMITED, Account
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     MakeTemplate = Callable[["Session", "Route", memoryview, int, Any], Template | None]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
+
+MOST_READS = 1000
+"""Subjects of which a connection keeps when it last read them."""
 
 
 class Refused(Exception):
@@ -108,6 +113,19 @@ class Session:
     hurried: bool = False
     """The wait of this request is to end: its client has closed, or others need the room that it holds."""
     poll: trio.CancelScope | None = None
+    since: int = field(default_factory=wall_clock_ms)
+    """When it came, ms since the epoch."""
+    fetched_at: float = -inf
+    """When its last Fetch or ShareFetch came, by the event loop's clock."""
+    reads: dict[int, tuple[float, int, int]] = field(default_factory=dict)
+    """Subject id → when it was last fetched with a plain offset, at which one, and at which one first: for
+    operators who ask why a group stands still."""
+
+    def note_read(self, sid: int, offset: int) -> None:
+        """A Fetch of this connection reads a subject there."""
+        known = self.reads.get(sid)
+        if known is not None or len(self.reads) < MOST_READS:
+            self.reads[sid] = self.fetched_at, offset, offset if known is None else known[2]
 
     @property
     def ending(self) -> bool:

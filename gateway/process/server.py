@@ -24,6 +24,7 @@ from kumquat.core.errors import StartError
 from kumquat.gateway.admin.app import make_app
 from kumquat.gateway.admin.server import AdminServer, bind_admin
 from kumquat.gateway.broker import Broker
+from kumquat.gateway.console.app import routes
 from kumquat.gateway.net.acceptor import Acceptor, bind
 from kumquat.gateway.net.descriptors import raise_limit
 from kumquat.gateway.process import garbage
@@ -115,7 +116,7 @@ async def serve_clients(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run the broker, and serve clients on these bound sockets until `Broker.stop`."""
-    acceptor, admin = Acceptor(broker), AdminServer(make_app(broker))
+    acceptor, admin = Acceptor(broker), AdminServer(make_app(broker, extra_routes=routes(broker)))
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         await broker.subjects.make_retry()

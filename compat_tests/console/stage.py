@@ -1,0 +1,138 @@
+"""A broker as an operator meets it: subjects, groups that work and groups that do not, delays, letters.
+
+Everything is made by ordinary clients. `everything` is the same for all tests that only look; a test that
+changes something makes its own subject.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from compat_tests.support import DEADLINE, eventually
+from kumquat.consumer import reject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kumquat.testing import TestBroker
+
+SUBJECTS = (
+    "orders",
+    "payments",
+    "shipments",
+    "invoices",
+    "users.created",
+    "clicks",
+    "emails",
+    "audit",
+)
+ORDERS = 120
+
+
+class Stage:
+    _numbers = itertools.count(1)
+
+    def __init__(self, broker: TestBroker) -> None:
+        self.broker = broker
+        self.admin = broker.admin
+        self.bootstrap = broker.bootstrap
+        self._filled = False
+
+    def everything(self) -> None:
+        """Once: ten subjects with something on them."""
+        if self._filled:
+            return
+        self._filled = True
+        self.create(SUBJECTS)
+        with_key = [(b"customer-%d" % (n % 7), _order(n)) for n in range(ORDERS)]
+        self.produce("orders", with_key, headers=[("trace-id", b"4bf92f3577b34da6")])
+        self.produce("payments", [(None, b"payment %d" % n) for n in range(60)])
+        self.produce("clicks", [(None, bytes(range(n))) for n in range(40)])
+        for n in range(30):
+            due = str(300_000 + n * n * 90_000).encode()
+            asked = [("qmq-delay-ms", due), ("qmq-delay-id", b"mail-%d" % n)]
+            self.produce("emails", [(b"user-%d" % n, b"Welcome back")], headers=asked)
+        self.consume("payments", "ledger", 60)
+        self.consume("clicks", "analytics", 10)
+        self.letters("orders", "billing", 4)
+
+    def new(self) -> str:
+        """The name of a subject or group that nobody else uses."""
+        return f"stage-{next(self._numbers)}"
+
+    def create(self, names: Sequence[str]) -> None:
+        client = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        client.create_topics([NewTopic(name, 1, 1) for name in names])
+        client.close()
+
+    def produce(
+        self,
+        subject: str,
+        messages: Sequence[tuple[bytes | None, bytes]],
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, client_id="shop")
+        for key, value in messages:
+            producer.send(subject, key=key, value=value, headers=list(headers))
+        producer.flush(DEADLINE)
+        producer.close()
+
+    def consume(self, subject: str, group: str, count: int) -> list[Any]:
+        """Some messages, committed; then the consumer leaves."""
+        consumer = KafkaConsumer(
+            subject,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            client_id=f"{group}-1",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            max_poll_records=count,
+        )
+        got: list[Any] = []
+
+        def poll() -> bool:
+            for records in consumer.poll(500, max_records=count - len(got)).values():
+                got.extend(records)
+            return len(got) >= count
+
+        eventually(poll, f"{count} messages of {subject}")
+        consumer.commit()
+        consumer.close()
+        return got
+
+    def letters(self, subject: str, group: str, count: int) -> None:
+        """Messages of a subject become dead letters of a group, which then has no members."""
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap)
+        consumer = KafkaConsumer(
+            subject,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            client_id=f"{group}-1",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        got: list[Any] = []
+
+        def poll() -> bool:
+            for records in consumer.poll(500).values():
+                got.extend(records)
+            return len(got) >= count
+
+        eventually(poll, f"{count} messages of {subject}")
+        for record in got[:count]:
+            reject(producer, group, record, "the card has expired")
+        consumer.commit()
+        consumer.close()
+        producer.close()
+        self.broker.wait_for_log(f"topic {subject}.{group}.dlq created")
+
+
+def _order(number: int) -> bytes:
+    items = [{"sku": f"A-{number % 9}", "count": number % 4 + 1}]
+    order = {"order": number, "customer": number % 7, "total": number * 3.5, "items": items}
+    return json.dumps(order).encode()
