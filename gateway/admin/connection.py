@@ -35,7 +35,6 @@ from kumquat.gateway.admin.exchange import HEADERS, Exchange, Phase
 from kumquat.gateway.admin.http import JSON, HttpError, as_json, refusal
 
 if TYPE_CHECKING:
-    import h11
     from hypercorn.config import Config
     from hypercorn.events import Event
     from hypercorn.trio.worker_context import WorkerContext
@@ -59,8 +58,8 @@ _WRONG = {
 class _Http1(H11Protocol):
     """HTTP/1.1, whatever a client would like to upgrade to, and refusals that say what is wrong."""
 
-    async def _check_protocol(self, event: h11.Request) -> None:
-        pass
+    async def _check_protocol(self, event: object) -> None:
+        """Upgrades to nothing."""
 
     async def _send_error_response(self, status_code: int) -> None:
         text = _WRONG.get(status_code, "this is not a valid request of HTTP/1.1")
