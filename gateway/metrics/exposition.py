@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
-def render(broker: Broker) -> bytes:
+async def render(broker: Broker) -> bytes:
     registry = CollectorRegistry()
     subjects = Gauge("kumquat_subjects", "Subjects that there are.", registry=registry)
     subjects.set(len(broker.log.subjects.by_name))
