@@ -9,9 +9,8 @@ and time-outs around that are ours and not those of `hypercorn.trio.serve`, whic
 - hangs when a client goes on sending a body that the application no longer reads.
 
 Limits: MAX_HEAD bytes of request line and headers, IDLE_SECONDS from one answer to the first byte of the
-next request, RECEIVE_SECONDS from there until the request is complete, SEND_SECONDS for a client to take a
-piece of an answer. exchange.py has those of a request. While a request is handled, no more than CHUNK bytes
-of the next ones are read.
+next request, RECEIVE_SECONDS from there until the request is complete. exchange.py has those of a request
+and its answer. While a request is handled, no more than CHUNK bytes of the next ones are read.
 
 What is no HTTP is answered with a status and JSON. The connection then ends, as after a body that is too
 large: our side is closed and what still comes is thrown away for RECEIVE_SECONDS, so that a client that is
@@ -31,11 +30,10 @@ from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.typing import ConnectionState
 
-from kumquat.gateway.admin.exchange import HEADERS, Exchange, Phase
+from kumquat.gateway.admin.exchange import HEADERS, SEND_SECONDS, Exchange, Phase
 from kumquat.gateway.admin.http import JSON, HttpError, as_json, refusal
 
 if TYPE_CHECKING:
-    import h11
     from hypercorn.config import Config
     from hypercorn.events import Event
     from hypercorn.trio.worker_context import WorkerContext
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
 MAX_HEAD = 16 << 10
 RECEIVE_SECONDS = 5.0
 IDLE_SECONDS = 60.0
-SEND_SECONDS = 10.0
 CHUNK = 16 << 10
 MAX_EVENTS = CHUNK
 """One read never fills the queue between hypercorn and an exchange: each event is of more than one byte."""
@@ -59,8 +56,8 @@ _WRONG = {
 class _Http1(H11Protocol):
     """HTTP/1.1, whatever a client would like to upgrade to, and refusals that say what is wrong."""
 
-    async def _check_protocol(self, event: h11.Request) -> None:
-        pass
+    async def _check_protocol(self, event: object) -> None:
+        """Upgrades to nothing."""
 
     async def _send_error_response(self, status_code: int) -> None:
         text = _WRONG.get(status_code, "this is not a valid request of HTTP/1.1")
@@ -185,12 +182,15 @@ class Connection:
 
     async def _send(self, data: bytes) -> None:
         data, self._head = self._head + data, b""
-        if self._exchange is not None and self._exchange.at_head:
-            self._head = data
+        due = trio.current_time() + SEND_SECONDS
+        if self._exchange is not None:
+            due = min(due, self._exchange.sent_by)
+            if self._exchange.at_head:
+                self._head = data
         if self._head or not data:
             return
         try:
-            with trio.fail_after(SEND_SECONDS):
+            with trio.fail_at(due):
                 await self._stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             self._scope.cancel()

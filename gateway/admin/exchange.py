@@ -4,10 +4,13 @@ The application is called when the whole request is here, so it never waits for 
 most MAX_BODY bytes, is kept here. Then it has ANSWER_SECONDS to begin its answer. A body that is larger, an
 application that is too slow and one that fails are answered from here, as JSON.
 
-An answer with a Content-Length has an end, and a stop of the broker waits for it: a client always learns
-what became of its change. An answer without one is a stream (server-sent events). It may go on for days, so
-a stop ends it: the application is told that the client has gone, as when that really happens, and Starlette
-then cancels what makes the stream. The client sees that it was cut off, since the last chunk is missing.
+An answer with a Content-Length has an end. The client has SEND_SECONDS to take it, and a stop of the broker
+waits for it: a client always learns what became of its change.
+
+An answer without one is a stream (server-sent events). It may go on for days: the client has SEND_SECONDS
+for each piece, and a stop ends it. The application is told that the client has gone, as when that really
+happens, and Starlette then cancels what makes the stream. The client sees that it was cut off, since the
+last chunk is missing.
 
 Every answer carries HEADERS, unless the application says otherwise.
 """
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 MAX_BODY = 64 << 10
 ANSWER_SECONDS = 30.0
+SEND_SECONDS = 10.0
 HEADERS = {b"cache-control": b"no-store", b"x-content-type-options": b"nosniff"}
 _GONE: Message = {"type": "http.disconnect"}
 
@@ -60,6 +64,8 @@ class Exchange:
         self.phase = Phase.RECEIVING
         self.at_head = False
         """What is sent now is the head of an answer whose body follows at once."""
+        self.sent_by = inf
+        """When the client must have taken all of its answer."""
 
     async def run(
         self, scope: Scope, receive: Receive, send: Send, on_received: Callable[[], None]
@@ -96,9 +102,7 @@ class Exchange:
                 self._limit.deadline = trio.current_time() + ANSWER_SECONDS
                 await self._application(scope, self._give, self._take)
         except Exception as error:
-            if (
-                not self._started
-            ):  # otherwise it was logged by what answered: Starlette raises it again
+            if not self._started:  # else Starlette has had it logged, and raises it again
                 logger.exception("%s %s failed", scope["method"], scope["path"])
             name = type(error).__name__
             await self._refuse(HttpError(500, "BROKER_FAILED", f"the broker failed: {name}"))
@@ -133,6 +137,7 @@ class Exchange:
             names = {name.lower() for name, _ in headers}
             if b"content-length" in names:
                 self.at_head = True
+                self.sent_by = trio.current_time() + SEND_SECONDS
             else:
                 self.phase = Phase.STREAMING
             headers += [header for header in HEADERS.items() if header[0] not in names]

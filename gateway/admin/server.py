@@ -24,8 +24,8 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
 from kumquat.core.complaints import Complaints
-from kumquat.gateway.admin.connection import MAX_EVENTS, MAX_HEAD, SEND_SECONDS, Connection
-from kumquat.gateway.admin.exchange import ANSWER_SECONDS
+from kumquat.gateway.admin.connection import MAX_EVENTS, MAX_HEAD, Connection
+from kumquat.gateway.admin.exchange import ANSWER_SECONDS, SEND_SECONDS
 from kumquat.gateway.config.kinds import is_loopback
 from kumquat.gateway.net.acceptor import BindError
 

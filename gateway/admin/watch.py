@@ -28,9 +28,8 @@ PATHS = ("/metrics", "/health/live", "/health/ready")
 
 def routes(broker: Broker) -> list[BaseRoute]:
     async def metrics(request: Request) -> Response:
-        return Response(
-            await exposition.render(broker), headers={"content-type": exposition.CONTENT_TYPE}
-        )
+        text = await exposition.render(broker)
+        return Response(text, headers={"content-type": exposition.CONTENT_TYPE})
 
     async def live(request: Request) -> Response:
         return _health(health.live(broker))

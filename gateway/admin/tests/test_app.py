@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from kumquat.gateway.admin.app import make_app
 from kumquat.gateway.admin.http import HttpError
-from kumquat.gateway.admin.tests.endpoint import Client, Endpoint, listening, serve_admin
-from kumquat.gateway.tests.harness import Served, serve
+from kumquat.gateway.admin.tests.endpoint import Client, Endpoint, serve_admin
+from kumquat.gateway.metrics import health
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from starlette.requests import Request
 
 COUNT = "/delay/count"
@@ -47,7 +45,7 @@ async def get(client: Client, path: str, accept: str = "*/*", method: str = "GET
     return await client.raw(head.encode())
 
 
-@pytest.mark.parametrize("path", [COUNT, "/page", "/nothing", "/delay/nothing", "/metrics"])
+@pytest.mark.parametrize("path", [COUNT, "/page", "/nothing", "/delay/nothing", "/health/nothing"])
 def test_no_answer_is_kept_or_guessed_at_by_a_browser(path: str) -> None:
     async def check(endpoint: Endpoint) -> None:
         answer = await get(endpoint, path)
@@ -150,19 +148,16 @@ def test_a_page_of_another_package_is_for_loopback_too() -> None:
     serve_admin(check, EXTRA)
 
 
-def test_a_running_broker_says_that_it_is_well(tmp_path: Path) -> None:
-    """Under the paths that monitors are set up with."""
+@pytest.mark.parametrize(("ok", "status"), [(True, 200), (False, 503)])
+def test_a_monitor_learns_from_the_status_alone_whether_the_broker_is_well(
+    ok: bool, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SimpleNamespace(ok=ok, payload=lambda: {"status": "as it is"})
+    monkeypatch.setattr(health, "live", lambda _broker: found)
+    monkeypatch.setattr(health, "ready", lambda _broker: found)
 
-    async def check(served: Served) -> None:
-        await served.create("t")
-        async with listening(make_app(served.broker)) as client:
-            metrics = await get(client, "/metrics")
-            assert metrics.startswith(b"HTTP/1.1 200")
-            assert b"\r\ncontent-type: text/plain; version=" in metrics
-            assert b"\n# TYPE " in metrics
-            for path in ("/health/live", "/health/ready"):
-                status, answer = await client.get(path)
-                assert status == 200
-                assert answer["status"]
+    async def check(endpoint: Endpoint) -> None:
+        for path in ("/health/live", "/health/ready", "/health/ready?from=a-monitor"):
+            assert await endpoint.get(path) == (status, {"status": "as it is"})
 
-    serve(check, tmp_path)
+    serve_admin(check)

@@ -11,8 +11,8 @@ import trio
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kumquat.gateway.admin.connection import IDLE_SECONDS, SEND_SECONDS
-from kumquat.gateway.admin.exchange import ANSWER_SECONDS
+from kumquat.gateway.admin.connection import IDLE_SECONDS
+from kumquat.gateway.admin.exchange import ANSWER_SECONDS, SEND_SECONDS
 from kumquat.gateway.admin.server import MAX_CONNECTIONS
 from kumquat.gateway.admin.streams import Stream
 from kumquat.gateway.admin.tests.endpoint import Endpoint, serve_admin
@@ -52,9 +52,18 @@ class Events:
             self.open -= 1
             self.ended.set()
 
+    async def pieces(self, request: Request) -> Response:
+        answer = await self.answer(request)
+        answer.headers["content-length"] = str(LARGE)
+        return answer
+
     @property
     def routes(self) -> list[Route]:
-        return [Route("/events", self.answer), Route("/large", _large)]
+        return [
+            Route("/events", self.answer),
+            Route("/pieces", self.pieces),
+            Route("/large", _large),
+        ]
 
 
 async def _large(request: Request) -> Response:
@@ -160,6 +169,22 @@ def test_a_client_that_does_not_take_its_answer_does_not_hold_the_stop_for_ever(
             await endpoint.ended.wait()
 
     serve_admin(check, Events().routes)
+
+
+def test_a_client_cannot_stretch_an_answer_to_keep_its_place() -> None:
+    async def check(endpoint: Endpoint) -> None:
+        async with await ask(endpoint, "/pieces") as stream:
+            for _ in range(3):
+                events.put(b"a piece")
+                assert b"a piece" in await stream.receive_some()
+                await endpoint.settled()
+                endpoint.clock.jump(SEND_SECONDS * 0.4)
+            events.put(b"a piece")
+            assert await stream.receive_some() == b""
+            await events.ended.wait()
+
+    events = Events()
+    serve_admin(check, events.routes)
 
 
 def test_streams_do_not_lock_others_out() -> None:

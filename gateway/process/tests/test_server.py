@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -78,6 +79,19 @@ def test_a_stop_does_not_wait_for_clients_of_the_admin_endpoint(
             assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
         assert kumquat.stop() == 0
         assert client.recv(1 << 16) == b""
+
+
+def test_monitors_find_the_broker_under_the_paths_that_they_are_used_to(
+    kumquat: TestBroker,
+) -> None:
+    for path in ("/metrics", "/health/live", "/health/ready"):
+        with urlopen(f"{kumquat.admin}{path}", timeout=DEADLINE) as answer:
+            kind, text = answer.headers["content-type"], answer.read()
+        if path == "/metrics":
+            assert kind.startswith("text/plain; version=")
+            assert b"\n# TYPE " in text
+        else:
+            assert json.loads(text)["status"]
 
 
 @pytest.mark.kumquat(admin_listener="HTTP://0.0.0.0:0", admin_allow_remote=True)
