@@ -134,12 +134,13 @@ def fail(
     slot, lease = _find(groups, group, sid, offset, high_watermark)
     if lease is None:
         return []
-    if reject:
+    if reject or lease.attempt >= policy.limit:
+        progress = group.progress.get(sid)
+        if progress is not None and progress.done.holds(lease.first):
+            return []
         ranges = [[lease.first, 1, lease.attempt]]
-        return [actions.Doom(group.id, sid, slot, ranges, REJECTED, reason)]
-    if lease.attempt >= policy.limit:
-        ranges = [[lease.first, 1, lease.attempt]]
-        return [actions.Doom(group.id, sid, slot, ranges, ATTEMPTS, reason)]
+        why = REJECTED if reject else ATTEMPTS
+        return [actions.Doom(group.id, sid, slot, ranges, why, reason)]
     wait = policy.backoff(lease.attempt) if after_ms is None else after_ms
     # Without a pull log it has to wait, at least until now: sharing begins without redeliveries.
     due = now_ms + wait if wait or not slot else 0

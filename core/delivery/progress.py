@@ -1,7 +1,8 @@
 """How far a group is in a subject: a plain position, or a cursor with pull logs while it shares.
 
-While the group reads with plain offsets, Progress is a position, and retries that a client asked for. While
-it shares, `cursor` is the next sequence never delivered. Each sequence below it is in exactly one place:
+While the group reads with plain offsets, Progress is a position, retries that a client asked for, and what
+of the rest has its dead letter already (`done`). While it shares, `cursor` is the next sequence never
+delivered. Each sequence below it is in exactly one place:
 
     pull_logs    leased to a member
     redelivery   to be delivered again, as soon as a member asks
@@ -30,6 +31,8 @@ from kumquat.core.delivery.waiting import Wait, Waiting, check
 
 FEW = 8
 """So many ranges are taken out of a pull log one by one."""
+MOST_DONE = 10_000
+"""Ranges that are remembered of what is settled above a plain position."""
 MOST_AWAKE = 4096
 """Retries that are due are taken from the packed ones until so many ranges are at hand."""
 
@@ -61,6 +64,7 @@ class Progress:
     __slots__ = (
         "committed_at",
         "cursor",
+        "done",
         "doomed",
         "doomed_span",
         "epoch",
@@ -72,7 +76,7 @@ class Progress:
         "shared",
         "waiting",
     )
-    KEPT = ("pull_logs", "redelivery", "waiting")
+    KEPT = ("done", "pull_logs", "redelivery", "waiting")
 
     def __init__(self) -> None:
         self.position: int | None = None
@@ -89,6 +93,9 @@ class Progress:
         """By their first sequences, in about the order in which they were doomed."""
         self.doomed_span = 1
         """No range that is doomed is longer."""
+        self.done = Ranges()
+        """While the group reads with plain offsets: what has its dead letter and is not below the position.
+        A client may send its command again, and sharing may begin below."""
         self.expired = 0
         """How many messages were gone, or could not be read, before they were acked."""
         self.committed_at = 0
@@ -136,6 +143,13 @@ class Progress:
         """How many messages below the cursor are not settled."""
         return self.retries + self.leased + self.dying
 
+    def commit(self, sequence: int, epoch: int, metadata: str) -> None:
+        if self.position is not None and sequence < self.position:
+            self.done = Ranges()  # who goes back wants all of it anew
+        elif self.done.total:
+            self.done.cut(0, sequence)
+        self.position, self.epoch, self.metadata = sequence, epoch, metadata
+
     # --- sharing ---------------------------------------------------------------------------------
 
     def begin_sharing(self, sequence: int) -> None:
@@ -154,6 +168,8 @@ class Progress:
         ahead = [(each.first, each.end) for each in self.redelivery]
         ahead += [(each.first, each.end) for each in self.waiting]
         ahead += [(each.first, each.end) for each in self.doomed.values()]
+        ahead += [(each.first, each.end) for each in self.done]
+        self.done = Ranges()
         for first, end in sorted(ahead):
             if end > self.cursor:
                 self._pass_cursor(max(first, self.cursor), end)
@@ -235,8 +251,18 @@ class Progress:
         for first, size in ranges:
             end = first + size
             self._take(first, end)
-            if self.shared and end > self.cursor:
+            if not self.shared:
+                self._remember_done(max(first, self.position or 0), end)
+            elif end > self.cursor:
                 self._pass_cursor(max(first, self.cursor), end)
+
+    def _remember_done(self, first: int, end: int) -> None:
+        if first < end:
+            self.done.cut(first, end)
+            self.done.add(Range(first, end - first, 1))
+            if len(self.done) > MOST_DONE:
+                lowest = next(iter(self.done))
+                self.done.cut(lowest.first, lowest.end)
 
     def _take_whole(self, slot: int, ranges: list[list[int]]) -> dict[int, Lease]:
         log = self.pull_logs.get(slot)
@@ -257,6 +283,7 @@ class Progress:
             return taken
         taken += self._take(first, end)
         if not self.shared:
+            self.done.cut(first, end)
             if not slot:
                 taken = [Lease(0, first, end - first, 1, now, now)]
         elif end > self.cursor:
@@ -339,6 +366,7 @@ class Progress:
         if self.shared:
             self.expired += max(0, sequence - self.cursor)
         self.cursor = max(self.cursor, sequence)
+        self.done.cut(0, sequence)
         self.lose(0, sequence)
 
     def lose(self, first: int, end: int) -> None:

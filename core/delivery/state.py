@@ -258,7 +258,7 @@ class Groups:
 
     def _commit(self, gid: int, sid: int, sequence: int, epoch: int, metadata: str) -> None:
         progress = self._progress(gid, sid)
-        progress.position, progress.epoch, progress.metadata = sequence, epoch, metadata
+        progress.commit(sequence, epoch, metadata)
         progress.committed_at = self.now_ms
 
     def _committed(self, gid: int, sid: int, at: int) -> None:
@@ -415,6 +415,8 @@ class Groups:
             made.append(
                 actions.Commit(gid, sid, progress.position, progress.epoch, progress.metadata)
             )
+        if progress.done.total:
+            made.append(actions.Settle(gid, sid, [[r.first, r.size] for r in progress.done]))
         if progress.shared:
             made.append(actions.Share(gid, sid, progress.cursor))
         if progress.expired:

@@ -139,7 +139,8 @@ def compress(batch: bytearray, codec: int, level: int) -> bytearray:
 def fields_of(
     body: Body,
 ) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
-    """Key, value and headers. InvalidRecord: the headers are garbled."""
+    """Key, value and headers. InvalidRecord: the headers are garbled. A name that is no UTF-8 is none for
+    that: some clients write any bytes."""
     key, at = _field(body.fields, 0)
     value, _ = _field(body.fields, at)
     headers, at = list[tuple[str, bytes | None]](), 0
@@ -147,8 +148,8 @@ def fields_of(
         for _ in range(body.header_count):
             name, at = _field(body.headers, at)
             content, at = _field(body.headers, at)
-            headers.append(((name or b"").decode(), content))
-    except (IndexError, UnicodeDecodeError) as error:
+            headers.append(((name or b"").decode(errors="replace"), content))
+    except IndexError as error:
         raise InvalidRecord(f"the headers of a record are garbled: {error}") from None
     return key, value, tuple(headers)
 

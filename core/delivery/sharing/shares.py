@@ -220,6 +220,11 @@ class Shares:
                 text = f"locks of share groups have ended, and that cannot be written: {error}"
                 self._complaints.error("locks", text)
                 self._locks.postpone(ended, now + RETRY_MS / 1000)
+            except (
+                Exception
+            ):  # a fault of one group: its locks, and those of the others, must still end
+                logger.exception("the end of locks of group %d failed", ended.gid)
+                self._locks.postpone(ended, now + RETRY_MS / 1000)
         self._set_timer()
 
     def _give_back(self, ended: Ended) -> None:
@@ -228,9 +233,9 @@ class Shares:
         if group is None or progress is None:
             return
         if progress.pull_logs.get(ended.log.slot) is ended.log:
-            self.expired_locks += sum(lease.size for lease in ended.leases)
             changes = self._failed(group, ended.sid, ended.log, ended.leases, Delay.BACKOFF)
             self._sharing.append(changes)
+            self.expired_locks += sum(lease.size for lease in ended.leases)
 
     def _set_timer(self) -> None:
         if self._locks.next is not None:

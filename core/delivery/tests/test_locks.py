@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.acknowledge import ACCEPT, RENEW, AckBatch
@@ -10,6 +10,9 @@ from kumquat.core.delivery.pull_log import Lease, ShareLog
 from kumquat.core.delivery.sharing.locks import SPARE, Locks
 from kumquat.core.delivery.sharing.shares import RETRY_MS
 from kumquat.core.delivery.tests.rig import SID, Config, Rig, rig
+
+if TYPE_CHECKING:
+    import pytest
 
 LOCKED = 30_000
 
@@ -133,6 +136,32 @@ def test_the_end_of_a_lock_is_written_later_when_the_disk_is_full() -> None:
         pass_time(it, LOCKED + 1)
         assert held(log) == {0, 1, 2}
         it.actions.full = False
+        pass_time(it, RETRY_MS + 1)
+        assert waits(it) == {0: 2, 1: 2, 2: 2}
+
+
+def test_a_fault_of_one_group_does_not_keep_its_locks_or_those_of_others_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with rig() as it:
+        log = begun(it)
+        it.make_group(2, share=True)
+        other = it.join(2)
+        assert it.give(1, log, 3)
+        assert it.give(2, other, 3)
+        config, wrong = it.sharing.config, [ValueError("no such config")]
+
+        def fails_once(name: str) -> Any:
+            if wrong:
+                raise wrong.pop()
+            return config(name)
+
+        it.sharing.config = fails_once
+        pass_time(it, LOCKED + 1)
+        assert held(log) == {0, 1, 2}
+        assert not other.leases
+        assert "locks of group 1 failed" in caplog.text
+        assert it.sharing.shares.expired_locks == 3
         pass_time(it, RETRY_MS + 1)
         assert waits(it) == {0: 2, 1: 2, 2: 2}
 

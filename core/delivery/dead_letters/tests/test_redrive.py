@@ -13,7 +13,7 @@ from kumquat.core.delivery.dead_letters.redrive import Busy, NoLetters
 from kumquat.core.delivery.dead_letters.tests.rig import Rig, open_logs, read_all, rig
 from kumquat.core.delivery.dead_letters.tests.test_letters import DLQ, run
 from kumquat.core.logs.tests.power import FakeFiles
-from kumquat.core.records.tests.test_batch import built
+from kumquat.core.records.tests.test_batch import built, resummed
 
 ALL = Filter()
 
@@ -279,3 +279,24 @@ def test_the_internal_group_does_not_outlive_its_subject(tmp_path: Path) -> None
     assert len(read_all(log, "s")) == 9
     actions.log.close()
     log.abandon()
+
+
+def test_a_letter_with_a_header_name_that_is_no_text_is_listed_and_sent_back_as_it_is(
+    tmp_path: Path,
+) -> None:
+    """Some clients write any bytes."""
+
+    async def test(it: Rig) -> None:
+        data = built(b"value", headers=(("name", b"1"),))
+        at = data.index(b"name")
+        data[at : at + 4] = b"n\xffm\xe9"
+        await it.produce("s", data=resummed(data))
+        it.doom("g", "s", [[0, 1, 3]])
+        await it.written("g", "s")
+        assert await values(it) == [b"value"]
+        assert (await it.dead.redrives.redrive(DLQ, ALL)).done == 1
+        (sent,) = await it.log.read(it.subject("s"), 1, 1 << 20, True)
+        assert bytes(sent).count(b"n\xffm\xe9") == 1
+        assert await values(it) == []
+
+    run(tmp_path, test)
