@@ -4,14 +4,15 @@ What each version added:
   v1  the lag: messages that are not settled (gateway/groups/share_offsets.py)
 
 What is not there (a group, a topic, a partition, an offset) is -1, not an error, as in Kafka. Without
-topics in the request all that the group has an offset of are answered.
+topics in the request all that the group has an offset of are answered. A group that is named again, or for
+which there is no room in the answer, is INVALID_REQUEST: a small request must not become a huge answer.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.groups.share_offsets import NONE, start
+from kumquat.gateway.groups.share_offsets import Start, start
 from kumquat.gateway.handlers.common.leader_epoch import CURRENT
 from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.net.turns import Turn
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group
     from kumquat.gateway.broker import Broker
     from kumquat.gateway.net.dispatch import Session
+
+MAX_OFFSETS = 200_000
+"""In one answer."""
 
 
 def _refuse(
@@ -54,13 +58,21 @@ def _refuse(
 async def describe_share_group_offsets(
     session: Session, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    turn = Turn()
-    groups = [await _group(session.broker, asked, turn) for asked in request.groups]
+    turn, room = Turn(), MAX_OFFSETS
+    groups = []
+    seen: set[str] = set()
+    for asked in request.groups:
+        again = asked.group_id in seen
+        seen.add(asked.group_id)
+        groups.append(await _group(session.broker, asked, turn, 0 if again else room))
+        room -= len(groups[-1].topics)
+        if turn.over:
+            await turn.give_way()
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 async def _group(
-    broker: Broker, asked: DescribeShareGroupOffsetsRequestGroup, turn: Turn
+    broker: Broker, asked: DescribeShareGroupOffsetsRequestGroup, turn: Turn, room: int
 ) -> DescribeShareGroupOffsetsResponseGroup:
     answer = DescribeShareGroupOffsetsResponseGroup(asked.group_id, [])
     if not asked.group_id:
@@ -68,6 +80,13 @@ async def _group(
         answer.error_message = "a group id cannot be empty"
         return answer
     group = broker.coordinator.groups.by_name.get(asked.group_id)
+    count = 0 if group is None or asked.topics is not None else len(group.progress)
+    if room <= 0 or count > room:
+        answer.error_code = ErrorCode.INVALID_REQUEST
+        answer.error_message = (
+            f"name a group once, and groups with up to {MAX_OFFSETS} offsets in one request"
+        )
+        return answer
     if asked.topics is None:
         by_id = broker.log.subjects.by_id
         known = [] if group is None else [by_id[sid].name for sid in group.progress if sid in by_id]
@@ -85,9 +104,10 @@ def _topic(
     broker: Broker, group: Group | None, name: str, partitions: Sequence[int]
 ) -> DescribeShareGroupOffsetsResponseTopic:
     subject = broker.log.subjects.by_name.get(name)
+    first = Start() if subject is None else start(group, subject)
     found = []
     for index in partitions:
-        offset, lag = (NONE, NONE) if subject is None or index != 0 else start(group, subject)
+        offset, lag = Start() if index else first
         found.append(DescribeShareGroupOffsetsResponsePartition(index, offset, CURRENT, lag))
     topic_id = ZERO_UUID if subject is None else subject.topic_id
     return DescribeShareGroupOffsetsResponseTopic(name, topic_id, found)

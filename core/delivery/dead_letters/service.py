@@ -225,6 +225,11 @@ class DeadLetters:
 
     async def _target(self, group: Group, subject: Subject) -> Subject:
         name = letters_name(subject.name, group.name, self._config(group.name).dead_letter_subject)
+        if name == subject.name:  # they would be delivered, and die, for ever
+            raise NotMade(
+                f"dead letters of {name} would come back to it: change errors.deadletterqueue.topic.name "
+                f"of group {group.name}"
+            )
         found = self._log.subjects.by_name.get(name)
         if found is None:
             found = await self._make(name, subject)

@@ -77,7 +77,15 @@ async def list_letters(broker: Broker, arguments: Arguments) -> Answer:
     unreadable, ends = 0, trio.current_time() + SEARCH_SECONDS
     while place is not None and len(letters) < limit and trio.current_time() < ends:
         room = limit - len(letters)
-        found = await broker.dead_letters.redrives.page(place.subject, wanted, place.after, room)
+        try:
+            found = await broker.dead_letters.redrives.page(
+                place.subject, wanted, place.after, room
+            )
+        except NoLetters:
+            if arguments.text("subject") is not None:
+                raise
+            place = following(broker, arguments, place, None)  # it was deleted meanwhile
+            continue
         letters += [row(place.subject, letter) for letter in found.letters]
         unreadable += found.unreadable
         place = following(broker, arguments, place, found.after)

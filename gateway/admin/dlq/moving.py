@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kumquat.gateway.admin.dlq.wanted import cursor, filter_of, following, place_of
-from kumquat.gateway.admin.http import Answer
+from kumquat.gateway.admin.http import Answer, HttpError
 from kumquat.gateway.admin.lookup import find_subject
+from kumquat.gateway.topics.table import INTERNAL
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.dead_letters.open_letters import Filter
@@ -28,8 +29,8 @@ MOST = 1000
 
 async def redrive(broker: Broker, arguments: Arguments) -> Answer:
     to = arguments.text("to")
-    if to is not None:
-        find_subject(broker, to)
+    if to is not None and find_subject(broker, to).name in INTERNAL:
+        raise HttpError(400, "INVALID_ARGUMENT", f"to must not be {to}: nobody reads that subject")
     dry_run, most = _how(arguments)
     wanted, place = _wanted(arguments), place_of(broker, arguments)
     now = broker.actions.now_ms()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from kumquat.core.delivery.dead_letters.redrive import NoLetters
 from kumquat.gateway.admin.arguments import Arguments
 from kumquat.gateway.admin.dlq import looking
+from kumquat.gateway.admin.dlq.wanted import FILTERS
 from kumquat.gateway.admin.tests.dead import Sent, die
 from kumquat.gateway.tests.harness import Served, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 NAMES = ["t.g.dlq", "u.g.dlq", "v.g.dlq"]
 
@@ -59,5 +60,10 @@ def test_a_subject_that_is_deleted_while_they_are_listed(
 
         monkeypatch.setattr(redrives, "page", deleted)
         assert await listed(served) == ([NAMES[0], NAMES[2]], None)
+        arguments = Arguments({"group": "g"}, (*FILTERS, "after", "limit"))
+        answer: Any = (await looking.list_letters(served.broker, arguments)).payload
+        assert [each["subject"] for each in answer["letters"]] == [NAMES[0], NAMES[2]]
+        with pytest.raises(NoLetters):
+            await looking.list_letters(served.broker, Arguments({"subject": NAMES[1]}, FILTERS))
 
     serve(check, tmp_path)

@@ -213,6 +213,9 @@ def test_redrive_goes_elsewhere(tmp_path: Path, capsys: Capture) -> None:
             assert dry["subjects"][0]["to"] == {"v": 5}
             done = await run.json("dlq", "redrive", *DLQ, "--to", "v", "--key", "k2")
             assert (done["done"], done["to"]) == (3, {"v": 3})
+            await served.broker.subjects.make_internal()
+            _, _, err = await run("dlq", "redrive", *DLQ, "--to", "__consumer_offsets")
+            assert err == "kumquat: to must not be __consumer_offsets: nobody reads that subject\n"
         assert [record.value for record in await read(served, "v")] == [b"0", b"1", b"2"]
         assert len(await read(served, "t")) == 5
 

@@ -58,6 +58,9 @@ class Acknowledging:
             position = broker.shares.acknowledge(self._member, subject, batches)
         except ANSWERABLE as error:
             return error
+        if not position and not self._renews:
+            # All of it was acked before. That is said again, so it has to be durable too.
+            position = broker.actions.log.written_end
         self._position = max(self._position, position)
         return None
 

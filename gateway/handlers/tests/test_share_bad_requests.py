@@ -177,3 +177,26 @@ def test_records_for_a_session_that_ended_while_they_were_read(
             assert late.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
     serve(check, tmp_path)
+
+
+def test_an_acknowledgement_said_twice_that_is_answered_before_it_is_durable(
+    tmp_path: Path,
+) -> None:
+    async def check(served: Served) -> None:
+        await prepare(served)
+        await send(served, "t", b"a", b"b")
+        async with consumer(served, "ann") as ann, consumer(served, "ann", joins=False) as again:
+            await fetched(ann, 2)
+            await served.settled()
+            served.files.hold_syncs()
+            await ann.client.send((ann.acknowledge_request((0, 0, [ACCEPT])), 2))
+            await served.settled()
+            again.epoch = ann.epoch
+            await again.client.send((again.acknowledge_request((0, 0, [ACCEPT])), 2))
+            await served.settled()
+            assert not again.client.has_answer
+            served.files.release_syncs()
+            assert only(await ann.client.receive()).error_code == 0
+            assert only(await again.client.receive()).error_code == 0
+
+    serve(check, tmp_path)

@@ -164,3 +164,25 @@ def test_a_letters_subject_that_cannot_be_made_is_told_and_made_later(
         assert caplog.text.count("dead letters cannot be written") == 1
 
     serve(check, tmp_path)
+
+
+def test_dead_letters_that_come_back_to_their_own_group_for_ever(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        await fill(served, "t", 10)
+        name = "errors.deadletterqueue.topic.name"
+        await served.broker.registry.alter_group("g", {name: "{subject}"})
+        async with sharing(served, "g", "t", 1) as (member,):
+            assert len(await member.drain()) == 10
+            await reject(served, "g", "t", 0, 1)
+            subject = served.broker.log.subjects.by_name["t"]
+            assert subject.high_watermark == 10
+            (why,) = served.broker.dead_letters.statistics().failing.values()
+            assert f"change {name} of group g" in why
+            await served.broker.registry.alter_group("g", {name: None})
+            served.clock.jump(60)
+            await served.settled()
+            assert len(letters(served, "t.g.dlq")) == 1
+            assert not served.broker.dead_letters.statistics().failing
+
+    serve(check, tmp_path)
