@@ -85,7 +85,7 @@ class Reader:
                     assert record.key == value["subject"].encode()
                     assert record.timestamp == value["at"]
                     self.events.append(value)
-            return sum(each["event"] == event for each in self.events) >= count
+            return len([each for each in self.events if each["event"] == event]) >= count
 
         eventually(enough, f"{count} times {event!r} in {self.events}")
         return self.events

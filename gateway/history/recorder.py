@@ -24,7 +24,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kumquat.core.complaints import Complaints
-from kumquat.core.delivery.actions import Left
+from kumquat.core.delivery.actions import Left, Release, Retry
 from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.core.delivery.history import TELLING, Circumstances, events_of
 from kumquat.core.logs.messages.format import CANCEL, HEADER_SIZE, MESSAGES, PARKED, SETTLES
@@ -45,7 +45,7 @@ from kumquat.gateway.history.events import (
 from kumquat.gateway.net.dispatch import SERVING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.dead_letters.settling import Settlement
@@ -122,7 +122,7 @@ class Recorder:
             kind, subject = frame.kind, frame.subject
             if kind == MESSAGES:
                 # Behind one of these they are told as delivered, or settled.
-                if before not in (DELIVERY, SETTLES):
+                if before not in (DELIVERY, SETTLES) and _touches(frame, subject.config.history):
                     self._add(now, PRODUCED, subject, [[frame.base, frame.sequences]], who)
             elif kind == PARKED:
                 parked = self._parked(now, frame)
@@ -188,11 +188,8 @@ class Recorder:
         group = self._groups.by_id[action.gid]
         if group.name == INTERNAL_GROUP:
             return
-        if beside is not self._beside:
-            self._beside = beside
-            self._left = {(each.gid, each.member_id) for each in beside if type(each) is Left}
         session = SERVING.get()
-        around = Circumstances(self._left, session is not None, subject.earliest)
+        around = Circumstances(self._leaving(action, beside), session is not None, subject.earliest)
         now = self._now_ms()
         for event, ranges, member_id, fields in events_of(self._groups, action, around):
             client = None
@@ -206,6 +203,15 @@ class Recorder:
                 **fields,
             }
             self._add(now, event, subject, ranges, told)
+
+    def _leaving(self, action: Action, beside: Sequence[Action]) -> Collection[tuple[int, str]]:
+        """Who leaves in the same write, where that is a reason. Found once: it may be of many actions."""
+        if type(action) not in (Release, Retry):
+            return ()
+        if beside is not self._beside:
+            self._beside = beside
+            self._left = {(each.gid, each.member_id) for each in beside if type(each) is Left}
+        return self._left
 
     def _settled(self, settlement: Settlement) -> None:
         now, target = self._now_ms(), settlement.subject
@@ -268,6 +274,12 @@ def sampled(ranges: list[list[int]], every: int) -> tuple[list[list[int]], bool]
             if len(found) >= MOST_SAMPLED:
                 return found, False
     return found, True
+
+
+def _touches(frame: WrittenFrame, every: int) -> bool:
+    """Whether any message of a batch is in the sample. Mostly none is, and there are many batches."""
+    past = frame.base % (RUN * every)
+    return past < RUN or past + frame.sequences > RUN * every
 
 
 def _is_chosen(sid: int, every: int) -> bool:
