@@ -152,7 +152,8 @@ def test_the_whole_life_of_a_message_as_a_kafka_client_reads_it(
             ("acked", None, None),
         ]
     trace = ask(kumquat, "GET", "/trace", subject=TOPIC, offset=0)
-    assert [each["event"] for each in trace["events"]] == [each[0] for each in life]
+    assert [each["event"] for each in trace["events"]] == [*(each[0] for each in life), "redriven"]
+    assert trace["events"][-1]["offset"] == 1
     assert [(each["group"], each["state"]) for each in trace["groups"]] == [(GROUP, "dead letter")]
     assert [each["subject"] for each in trace["letters"]] == [LETTERS]
     assert ask(kumquat, "GET", "/statistics")["history"]["missed"] == 0

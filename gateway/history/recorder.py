@@ -1,8 +1,8 @@
 """Makes events: is told by the logs what has happened, and puts it into the buffer (buffer.py).
 
-It is the observer of both logs, of the delay service and of dead letters (`Observed`), and is told in the
-same step of the event loop in which something was written. So it is quick, never waits and never raises: an
-event that it cannot make is counted as missed.
+It is the observer of both logs, of the delay service and of dead letters, and is told in the same step of
+the event loop in which something was written. So it is quick, never waits and never raises: an event that
+it cannot make is counted as missed.
 
     told by                           events
     message log, a write              produced, scheduled, cancelled, moved
@@ -156,7 +156,9 @@ class Recorder:
             elif item.outcome == WAS_MOVED:
                 # It is parked again, in the same write, under a new schedule id.
                 fields["due"] = item.until
-                fields["to"] = next((sid for sid, due, _ in parked if due == item.until), None)
+                same = [(sid, name) for sid, due, name in parked if due == item.until]
+                same.sort(key=lambda each: each[1] != item.delay_id)
+                fields["to"] = same[0][0] if same else None
                 self._add(now, MOVED, frame.subject, None, fields)
 
     def _delivered(self, subject: Subject, first: int, entries: Sequence[tuple[int, int]]) -> None:
@@ -224,9 +226,8 @@ class Recorder:
                 continue
             if group.name == INTERNAL_GROUP:
                 if source.config.history or target.config.history:
-                    self._add(
-                        now, REDRIVEN, source, ranges, {"letters": source.name, "to": target.name}
-                    )
+                    told = {"letters": source.name, "to": target.name, "offset": settlement.first}
+                    self.buffer.add(now, REDRIVEN, source.name, ranges, told)  # all: they are few
             elif source.config.history:
                 self._add(
                     now, BURIED, source, ranges, {"group": group.name, "letters": target.name}
