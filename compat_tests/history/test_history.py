@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -164,6 +164,13 @@ def test_the_history_can_be_listed_and_read_and_not_be_written(kumquat: TestBrok
     send(kumquat, TOPIC, "a")
     with reading(kumquat) as reader:
         reader.until("produced")
+    settings = {"group.id": "watchers", "auto.offset.reset": "earliest"}
+    watcher = Consumer({"bootstrap.servers": kumquat.bootstrap, **settings})
+    watcher.subscribe([ACTIONS])
+    (record,) = watcher.consume(1, DEADLINE)
+    watcher.close()
+    assert record.error() is None
+    assert json.loads(record.value() or b"")["event"] == "produced"
     admin = KafkaAdminClient(bootstrap_servers=kumquat.bootstrap)
     (described,) = admin.describe_topics([ACTIONS])
     admin.close()
