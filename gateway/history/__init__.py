@@ -1,7 +1,8 @@
 """The history of messages: `__kumquat_actions`, and `trace`, which tells the life of one message.
 
 - events.py: what an event is, and its record: one JSON object
-- recorder.py: is told by the logs what happens (observers), and keeps it in a bounded buffer
+- recorder.py: is told by the logs what happens (it is their observer), and makes events of it
+- buffer.py: the events that wait, within a bound, and what was dropped
 - service.py: the task that writes the buffer to `__kumquat_actions`; what happens when it cannot
 - texts.py: an event as a line for people
 - reading.py: reads subjects in slices, within a bound of time and bytes

@@ -1,9 +1,11 @@
 """The events of one message, out of `__kumquat_actions`.
 
 The history is searched from the time when the message was stored, forwards. Batches in which the name of
-the subject does not occur are not looked at further, and a record is decoded only if its key is the name. A
-message that was for later has a part of its life before that: the schedule id in its `delivered` event
-leads there, and `moved` events from one schedule id to the one before.
+the subject does not occur are not looked at further, and a record is decoded only if its key is the name;
+all of that in threads, since a busy subject has very many. What became of its dead letters is told too.
+
+A message that was for later has a part of its life before it was stored: the schedule id in its `delivered`
+event leads there, and `moved` events from one schedule id to the one before.
 
 Events that were dropped while it lived may have been its own: all of them together are one `missed`.
 """
@@ -13,13 +15,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kumquat.gateway.history.events import CANCELLED, DELIVERED, MISSED, MOVED, SCHEDULED
+from kumquat.gateway.history.events import (
+    CANCELLED,
+    DELIVERED,
+    MISSED,
+    MOVED,
+    REDRIVEN,
+    SCHEDULED,
+)
 from kumquat.gateway.history.reading import Slices
 from kumquat.gateway.history.texts import text_of
 from kumquat.gateway.topics.table import ACTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from kumquat.core.records.records import Record
     from kumquat.gateway.broker import Broker
@@ -42,23 +51,34 @@ class Past(NamedTuple):
 
 
 async def past_of(
-    broker: Broker, subject: str, sequence: int, stored: int, created: int | None, budget: Budget
+    broker: Broker,
+    subject: str,
+    sequence: int,
+    letters: Mapping[str, int],
+    stored: int,
+    created: int | None,
+    budget: Budget,
 ) -> Past:
-    """Of a message that was `stored` then (ms). `created`: when it was sent for later, if it was."""
+    """Of a message that was `stored` then (ms). `letters`: its dead letters, offsets by subject. `created`:
+    when it was sent for later, if it was."""
 
     def about(event: Told) -> bool:
+        if event["subject"] != subject:
+            at = letters.get(event["subject"], -1)
+            return event["event"] == MISSED or (event["event"] == REDRIVEN and _has(event, at))
         return event["event"] == MISSED or _has(event, sequence)
 
-    events, cut = await _search(broker, subject, stored - SLACK_MS, about, MOST_EVENTS, budget)
+    names = [subject, *letters]
+    events, cut = await _search(broker, names, stored - SLACK_MS, about, MOST_EVENTS, budget)
     delivery = next((each for each in events if each["event"] == DELIVERED), None)
     if delivery is not None and created is not None:
-        sid = _place(delivery, sequence)
-        delays, short = await _search(
-            broker, subject, created - SLACK_MS, _is_of_delay, _MOST_DELAYS, budget
-        )
+        sid = delivery["sid"][_place(delivery, sequence)]
+        since = created - SLACK_MS
+        delays, short = await _search(broker, [subject], since, _of_delay, _MOST_DELAYS, budget)
         events = [*_chain(delays, {sid}), *events]
         cut = cut or short
-    return Past([_shown(event, sequence) for event in _missed_once(events)], cut)
+    places = {**letters, subject: sequence}
+    return Past([_shown(each, places.get(each["subject"])) for each in _missed_once(events)], cut)
 
 
 async def past_of_delay(
@@ -67,21 +87,25 @@ async def past_of_delay(
     """Of a message for later, which may have no sequence yet: all that is kept of its history."""
 
     def about(event: Told) -> bool:
-        return _is_of_delay(event) or event["event"] == DELIVERED
+        return _of_delay(event) or event["event"] == DELIVERED
 
-    events, cut = await _search(broker, subject, 0, about, _MOST_DELAYS, budget)
+    events, cut = await _search(broker, [subject], 0, about, _MOST_DELAYS, budget)
     sids = {sid} if sid is not None else set()
     if delay_id is not None:
-        sids |= {e["sid"] for e in events if e["event"] in _OF_DELAYS and e["delay_id"] == delay_id}
-    found = _chain(events, sids)
-    found += [e for e in events if e["event"] == DELIVERED and sids.intersection(e["sid"])]
+        sids |= {e["sid"] for e in events if _of_delay(e) and e["delay_id"] == delay_id}
+    found = [_shown(event, None) for event in _chain(events, sids)]
+    for event in events:
+        if event["event"] == DELIVERED:
+            for at, each in enumerate(event["sid"]):
+                if each in sids:
+                    found.append(_shown(event, _sequence(event, at)))
     found.sort(key=lambda event: int(event["at"]))
-    return Past([_shown(event, None) for event in found], cut)
+    return Past(found, cut)
 
 
 async def _search(
     broker: Broker,
-    subject: str,
+    subjects: Sequence[str],
     since: int,
     about: Callable[[Told], bool],
     most: int,
@@ -94,14 +118,15 @@ async def _search(
     at = await log.offset_for_timestamp(history, since) if since > 0 else (0, history.earliest)
     if at is None:
         return Past([], cut=False)
-    key, found = subject.encode(), list[Told]()
+    keys, found = {name.encode() for name in subjects}, list[Told]()
+    wanted = keys | {b""}
 
     def fits(record: Record) -> bool:
-        return record.key == key or record.key == b""
+        return record.key in wanted and about(_decoded(record))
 
-    slices = Slices(log, history, at[1], history.high_watermark, budget, mark=key)
+    slices = Slices(log, history, at[1], history.high_watermark, budget, marks=tuple(keys))
     while len(found) < most and (records := await slices.next(fits)) is not None:
-        found += [event for record in records if about(event := _decoded(record))]
+        found += map(_decoded, records)
     cut = len(found) >= most or (budget.spent and slices.at < history.high_watermark)
     return Past(found[:most], cut)
 
@@ -110,7 +135,7 @@ def _decoded(record: Record) -> Told:
     try:
         event: Told = json.loads(record.value or b"{}")
     except ValueError:
-        return {"event": "unreadable", "at": record.timestamp}
+        return {"event": "unreadable", "at": record.timestamp, "subject": ""}
     return event
 
 
@@ -119,19 +144,26 @@ def _has(event: Told, sequence: int) -> bool:
     return any(first <= sequence < first + count for first, count in ranges)
 
 
-def _is_of_delay(event: Told) -> bool:
+def _of_delay(event: Told) -> bool:
     return event["event"] in _OF_DELAYS
 
 
-def _place(delivery: Told, sequence: int) -> int:
-    """The schedule id of a sequence in a `delivered` event."""
+def _place(event: Told, sequence: int) -> int:
+    """Which of the messages in its ranges a sequence is."""
     passed = 0
-    for first, count in delivery["ranges"]:
+    for first, count in event["ranges"]:
         if first <= sequence < first + count:
-            sid: int = delivery["sid"][passed + sequence - first]
-            return sid
+            return int(passed + sequence - first)
         passed += count
-    raise ValueError(f"{sequence} is not in {delivery['ranges']}")
+    raise ValueError(f"{sequence} is not in {event['ranges']}")
+
+
+def _sequence(event: Told, place: int) -> int:
+    for first, count in event["ranges"]:
+        if place < count:
+            return int(first + place)
+        place -= count
+    raise ValueError(f"{event['ranges']} are fewer than {place}")
 
 
 def _chain(events: list[Told], sids: set[int]) -> list[Told]:
@@ -140,7 +172,7 @@ def _chain(events: list[Told], sids: set[int]) -> list[Told]:
     for event in reversed(events):
         if event["event"] == MOVED and event.get("to") in sids:
             sids.add(event["sid"])
-        if event["event"] in _OF_DELAYS and event["sid"] in sids:
+        if _of_delay(event) and event["sid"] in sids:
             found.append(event)
     found.reverse()
     return found
@@ -157,11 +189,13 @@ def _missed_once(events: list[Told]) -> list[Told]:
 def _shown(event: Told, sequence: int | None) -> Told:
     """An event as a trace shows it: about the one message."""
     told = {name: value for name, value in event.items() if name not in ("ranges", "dues")}
-    if event["event"] == DELIVERED and sequence is not None:
-        sid = _place(event, sequence)
-        told["sid"] = sid
+    if sequence is not None and event["event"] == DELIVERED:
+        at = _place(event, sequence)
+        told["sid"], told["offset"] = event["sid"][at], sequence
         if "dues" in event:
-            told["due"] = event["dues"][event["sid"].index(sid)]
+            told["due"] = event["dues"][at]
             told["late_ms"] = event["at"] - told["due"]
+    if sequence is not None and event["event"] == REDRIVEN:
+        told["offset"] = event["offset"] + _place(event, sequence)
     told["text"] = text_of(told)
     return told

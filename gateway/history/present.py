@@ -19,7 +19,6 @@ from kumquat.gateway.net.turns import Turn
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kumquat.core.delivery.state import Group
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.records.records import Record
     from kumquat.gateway.broker import Broker
@@ -64,18 +63,13 @@ async def letters_of(
     subject: Subject,
     sequence: int,
     timestamp: int | None,
-    told: Iterable[str],
+    names: Iterable[str],
     budget: Budget,
 ) -> list[dict[str, Any]]:
-    """Its dead letters. A letter keeps the timestamp of its message, so they are searched from there.
-    `told`: subjects of dead letters that its history names."""
-    names = dict.fromkeys(told)
-    groups = broker.actions.groups
-    for group in list(groups.by_name.values()):
-        if subject.id in group.progress and group.name != INTERNAL_GROUP:
-            names.update(dict.fromkeys(_names(broker, subject, group)))
+    """Its dead letters in these subjects. A letter keeps the timestamp of its message, so they are searched
+    from there."""
     found: list[dict[str, Any]] = []
-    for name in names:
+    for name in dict.fromkeys(names):
         letters = broker.log.subjects.by_name.get(name)
         if letters is not None and letters is not subject:
             found += await _letters_in(broker, letters, subject.name, sequence, timestamp, budget)
@@ -90,10 +84,15 @@ def bury(groups: list[dict[str, Any]], letters: list[dict[str, Any]]) -> None:
             row["state"] = DEAD_LETTER
 
 
-def _names(broker: Broker, subject: Subject, group: Group) -> list[str]:
-    configured = broker.registry.group_config(group.name).dead_letter_subject
-    name = letters_name(subject.name, group.name, configured)
-    return [name, marked(name, name)]
+def names_of_letters(broker: Broker, subject: Subject) -> list[str]:
+    """Where the groups of now put dead letters of a subject."""
+    found: list[str] = []
+    for group in broker.actions.groups.by_name.values():
+        if subject.id in group.progress and group.name != INTERNAL_GROUP:
+            configured = broker.registry.group_config(group.name).dead_letter_subject
+            name = letters_name(subject.name, group.name, configured)
+            found += [name, marked(name, name)]
+    return found
 
 
 async def _letters_in(
@@ -118,8 +117,8 @@ async def _letters_in(
         said = origin_of(record)
         return said.subject == origin and said.sequence == sequence
 
-    mark = header(SEQUENCE.encode(), wanted[1])
-    slices = Slices(broker.log, letters, begin, letters.high_watermark, budget, mark=mark)
+    marks = (header(SEQUENCE.encode(), wanted[1]),)
+    slices = Slices(broker.log, letters, begin, letters.high_watermark, budget, marks=marks)
     found: list[dict[str, Any]] = []
     while (records := await slices.next(fits)) is not None:
         for record in records:

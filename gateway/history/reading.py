@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.tail import Batch
     from kumquat.core.records.records import Record
 
-SLICE_BYTES = 256 << 10
+SLICE_BYTES = 64 << 10
 SECONDS = 5.0
 MOST_BYTES = 64 << 20
 _GARBLED = (CorruptMessage, InvalidRecord, UnsupportedCompression)
@@ -63,14 +63,15 @@ class Slices:
         end: int,
         budget: Budget,
         *,
-        mark: bytes = b"",
+        marks: tuple[bytes, ...] = (),
     ) -> None:
-        """Up to `end`. `mark`: bytes that are in every record that could fit; others are not opened."""
+        """Up to `end`. `marks`: every record that could fit has one of these; a batch that has none of them
+        is not looked at further."""
         self._log = log
         self._subject = subject
         self._end = min(end, subject.high_watermark)
         self._budget = budget
-        self._mark = mark
+        self._marks = marks
         self.at = max(begin, subject.earliest)
 
     async def next(self, fits: Callable[[Record], bool]) -> list[Record] | None:
@@ -92,27 +93,28 @@ class Slices:
         self.at = head.base_offset + head.last_offset_delta + 1
         self._budget.take(sum(map(len, batches)))
         limit, end = self._log.inflation.limit, self._end
-        found = await in_thread(SEARCH, _matching, batches, self._mark, fits, limit)
+        found = await in_thread(SEARCH, _matching, batches, self._marks, fits, limit)
         return [record for record in found if begin <= record.offset < end]
 
 
 def _matching(
-    batches: Sequence[Batch], mark: bytes, fits: Callable[[Record], bool], limit: int
+    batches: Sequence[Batch], marks: tuple[bytes, ...], fits: Callable[[Record], bool], limit: int
 ) -> list[Record]:
     found: list[Record] = []
     for batch in batches:
         view = memoryview(batch)
         try:
-            if not mark or _has(view, mark, limit):
+            if not marks or _has(view, marks, limit):
                 found += [record for record in records_of(view, limit) if fits(record)]
         except _GARBLED:
             continue
     return found
 
 
-def _has(batch: memoryview, mark: bytes, limit: int) -> bool:
+def _has(batch: memoryview, marks: tuple[bytes, ...], limit: int) -> bool:
     codec, data = read_head(batch).attributes & CODEC_MASK, batch[HEAD_SIZE:]
-    return mark in bytes(inflate(codec, data, limit))
+    inflated = bytes(inflate(codec, data, limit))
+    return any(mark in inflated for mark in marks)
 
 
 def shown(data: bytes | None) -> dict[str, str] | None:

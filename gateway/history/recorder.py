@@ -1,8 +1,8 @@
 """Makes events: is told by the logs what has happened, and puts it into the buffer (buffer.py).
 
-It is the observer of both logs, of the delay service and of dead letters (`Observed`), and is told in the
-same step of the event loop in which something was written. So it is quick, never waits and never raises: an
-event that it cannot make is counted as missed.
+It is the observer of both logs, of the delay service and of dead letters, and is told in the same step of
+the event loop in which something was written. So it is quick, never waits and never raises: an event that
+it cannot make is counted as missed.
 
     told by                           events
     message log, a write              produced, scheduled, cancelled, moved
@@ -24,7 +24,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kumquat.core.complaints import Complaints
-from kumquat.core.delivery.actions import Left
+from kumquat.core.delivery.actions import Left, Release, Retry
 from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.core.delivery.history import TELLING, Circumstances, events_of
 from kumquat.core.logs.messages.format import CANCEL, HEADER_SIZE, MESSAGES, PARKED, SETTLES
@@ -45,7 +45,7 @@ from kumquat.gateway.history.events import (
 from kumquat.gateway.net.dispatch import SERVING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.dead_letters.settling import Settlement
@@ -122,7 +122,7 @@ class Recorder:
             kind, subject = frame.kind, frame.subject
             if kind == MESSAGES:
                 # Behind one of these they are told as delivered, or settled.
-                if before not in (DELIVERY, SETTLES):
+                if before not in (DELIVERY, SETTLES) and _touches(frame, subject.config.history):
                     self._add(now, PRODUCED, subject, [[frame.base, frame.sequences]], who)
             elif kind == PARKED:
                 parked = self._parked(now, frame)
@@ -156,7 +156,9 @@ class Recorder:
             elif item.outcome == WAS_MOVED:
                 # It is parked again, in the same write, under a new schedule id.
                 fields["due"] = item.until
-                fields["to"] = next((sid for sid, due, _ in parked if due == item.until), None)
+                same = [(sid, name) for sid, due, name in parked if due == item.until]
+                same.sort(key=lambda each: each[1] != item.delay_id)
+                fields["to"] = same[0][0] if same else None
                 self._add(now, MOVED, frame.subject, None, fields)
 
     def _delivered(self, subject: Subject, first: int, entries: Sequence[tuple[int, int]]) -> None:
@@ -188,11 +190,8 @@ class Recorder:
         group = self._groups.by_id[action.gid]
         if group.name == INTERNAL_GROUP:
             return
-        if beside is not self._beside:
-            self._beside = beside
-            self._left = {(each.gid, each.member_id) for each in beside if type(each) is Left}
         session = SERVING.get()
-        around = Circumstances(self._left, session is not None, subject.earliest)
+        around = Circumstances(self._leaving(action, beside), session is not None, subject.earliest)
         now = self._now_ms()
         for event, ranges, member_id, fields in events_of(self._groups, action, around):
             client = None
@@ -207,6 +206,15 @@ class Recorder:
             }
             self._add(now, event, subject, ranges, told)
 
+    def _leaving(self, action: Action, beside: Sequence[Action]) -> Collection[tuple[int, str]]:
+        """Who leaves in the same write, where that is a reason. Found once: it may be of many actions."""
+        if type(action) not in (Release, Retry):
+            return ()
+        if beside is not self._beside:
+            self._beside = beside
+            self._left = {(each.gid, each.member_id) for each in beside if type(each) is Left}
+        return self._left
+
     def _settled(self, settlement: Settlement) -> None:
         now, target = self._now_ms(), settlement.subject
         by_source: dict[tuple[int, int], list[list[int]]] = {}
@@ -218,9 +226,8 @@ class Recorder:
                 continue
             if group.name == INTERNAL_GROUP:
                 if source.config.history or target.config.history:
-                    self._add(
-                        now, REDRIVEN, source, ranges, {"letters": source.name, "to": target.name}
-                    )
+                    told = {"letters": source.name, "to": target.name, "offset": settlement.first}
+                    self.buffer.add(now, REDRIVEN, source.name, ranges, told)  # all: they are few
             elif source.config.history:
                 self._add(
                     now, BURIED, source, ranges, {"group": group.name, "letters": target.name}
@@ -268,6 +275,12 @@ def sampled(ranges: list[list[int]], every: int) -> tuple[list[list[int]], bool]
             if len(found) >= MOST_SAMPLED:
                 return found, False
     return found, True
+
+
+def _touches(frame: WrittenFrame, every: int) -> bool:
+    """Whether any message of a batch is in the sample. Mostly none is, and there are many batches."""
+    past = frame.base % (RUN * every)
+    return past < RUN or past + frame.sequences > RUN * every
 
 
 def _is_chosen(sid: int, every: int) -> bool:

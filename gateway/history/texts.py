@@ -77,7 +77,7 @@ def _buried(event: Told) -> str:
 
 
 def _redriven(event: Told) -> str:
-    return f"sent back to {event['to']}"
+    return f"its dead letter was sent back to {event['to']}, as offset {event['offset']}"
 
 
 def _scheduled(event: Told) -> str:

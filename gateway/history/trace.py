@@ -18,8 +18,9 @@ import trio
 
 from kumquat.core.errors import KumquatError
 from kumquat.core.wheel.intake.headers import encode_id
+from kumquat.gateway.history.events import BURIED
 from kumquat.gateway.history.past import past_of, past_of_delay
-from kumquat.gateway.history.present import bury, groups_of, letters_of
+from kumquat.gateway.history.present import bury, groups_of, letters_of, names_of_letters
 from kumquat.gateway.history.reading import Budget, Slices, head_of
 
 if TYPE_CHECKING:
@@ -42,11 +43,15 @@ async def trace(broker: Broker, subject: Subject, sequence: int) -> dict[str, An
     budget = Budget()
     record, stored = await _read(broker, subject, sequence)
     created = None if record is None else _number(dict(record.headers).get(_CREATED))
-    past = await past_of(broker, subject.name, sequence, stored or 0, created, budget)
-    told = [event["letters"] for event in past.events if event["event"] == "buried"]
-    groups = await groups_of(broker, subject, sequence)
     timestamp = None if record is None else record.timestamp
-    letters = await letters_of(broker, subject, sequence, timestamp, told, budget)
+    names = names_of_letters(broker, subject)
+    letters = await letters_of(broker, subject, sequence, timestamp, names, budget)
+    at = {letter["subject"]: letter["offset"] for letter in letters}
+    past = await past_of(broker, subject.name, sequence, at, stored or 0, created, budget)
+    # A group may be gone, or name another subject by now.
+    told = {each["letters"] for each in past.events if each["event"] == BURIED}.difference(names)
+    letters += await letters_of(broker, subject, sequence, timestamp, told, budget)
+    groups = await groups_of(broker, subject, sequence)
     bury(groups, letters)
     answer: dict[str, Any] = {
         "subject": subject.name,
@@ -67,12 +72,13 @@ async def trace_delay(
 ) -> dict[str, Any]:
     """The life of a message for later, by the id that its producer gave it, or by its schedule id. Its
     offset, if it has one by now, is in the `delivered` event."""
+    if delay_id is not None:
+        encode_id(delay_id)  # raises where it cannot be one
     with trio.move_on_after(_FLUSH_SECONDS):
         await broker.history.flush()
     past = await past_of_delay(broker, subject.name, delay_id, sid, Budget())
     state = None
     if delay_id is not None:
-        encode_id(delay_id)
         shown = await broker.delay.show(subject, delay_id)
         state = {"state": shown.status, "due": shown.due, "sid": shown.sid}
     answer: dict[str, Any] = {
@@ -96,7 +102,7 @@ async def newest(
     budget, end = Budget(), subject.high_watermark
     while end > subject.earliest and not budget.spent:
         begin = max(subject.earliest, end - _WINDOW)
-        slices, found = Slices(broker.log, subject, begin, end, budget, mark=mark), -1
+        slices, found = Slices(broker.log, subject, begin, end, budget, marks=(mark,)), -1
         while (records := await slices.next(fits)) is not None:
             found = max([found, *(record.offset for record in records)])
         if found >= 0 and slices.at >= end:

@@ -146,8 +146,8 @@ def test_a_redrive_is_told_of_the_letter_and_of_the_message_that_it_becomes(tmp_
         await die(served, "t", "g", [Sent(b"a"), Sent(b"b")])
         outcome = await served.broker.dead_letters.redrives.redrive("t.g.dlq", Filter())
         assert outcome.done == 2
-        assert brief(await told(served, "t.g.dlq"), "letters", "to") == [
-            ("redriven", [[0, 1], [1, 1]], "t.g.dlq", "t")
+        assert brief(await told(served, "t.g.dlq"), "letters", "to", "offset") == [
+            ("redriven", [[0, 1], [1, 1]], "t.g.dlq", "t", 2)
         ]
         produced = await told(served, "t", "produced")
         assert brief(produced, "origin", "producer") == [

@@ -56,6 +56,9 @@ def test_the_life_of_a_message_that_dies_and_is_sent_back(tmp_path: Path) -> Non
         assert again["groups"][0]["state"] == "not delivered"
         letter = await ask(served, subject="t.g.dlq", offset="1")
         assert kinds(letter) == ["redriven"]
+        whole = await ask(served, subject="t", offset="1")
+        assert kinds(whole) == ["produced", "pulled", "died", "buried", "redriven"]
+        assert whole["events"][-1]["offset"] == 3
 
     serve(check, tmp_path)
 
@@ -145,6 +148,7 @@ def test_a_delayed_message_is_traced_by_its_ids_and_later_by_its_offset(tmp_path
         life = ["scheduled", "scheduled", "moved", "delivered"]
         by_id = await ask(served, subject="t", id="x")
         assert kinds(by_id) == life
+        assert by_id["events"][-1]["offset"] == 0
         by_sid = await ask(served, subject="t", sid=by_id["events"][0]["sid"])
         assert kinds(by_sid)[0] == "scheduled"
         trace = await ask(served, subject="t", offset=0)
