@@ -45,11 +45,13 @@ class Histogram:
 
     def add(self, value: int, n: int = 1) -> None:
         """Count a value, `n` times. A negative one counts as 0."""
-        value = min(max(value, 0), _HIGHEST)
-        self._buckets[_bucket(value)] += n
+        if not 0 <= value <= _HIGHEST:
+            value = 0 if value < 0 else _HIGHEST
+        self._buckets[value if value < _EXACT else _bucket(value)] += n
         self.count += n
         self.total += value * n
-        self.max = max(self.max, value)
+        if value > self.max:
+            self.max = value
 
     def percentile(self, p: float) -> int:
         """The value that `p` percent do not exceed; 0 when nothing was counted."""

@@ -14,8 +14,7 @@ Some troubles concern a few messages, and to send all clients away would make th
 or dead letters that cannot be written for now, an event loop that was held up for seconds. Such a check
 is bad, and the status is `warning`, but the broker stays ready.
 
-While the log is recovered nobody listens yet on the admin endpoint, unless process/server.py says
-otherwise: `starting` is the answer then.
+While the log is recovered the broker cannot be asked: process/starting.py answers with `starting`.
 
 A check reads what the parts know already. It waits for nothing, and does no I/O.
 """
@@ -76,9 +75,14 @@ class Health:
         }
 
 
-def starting(doing: str) -> Health:
-    """Of a broker that cannot be asked yet."""
-    return Health([Check("started", BAD, doing)])
+def starting(seconds: float) -> Health:
+    """Whether a broker is ready that cannot be asked yet: it has been opening its data for so long."""
+    text = f"the broker has been recovering its log for {seconds:.0f} s: wait"
+    return Health([Check("started", BAD, text)])
+
+
+def starting_is_live() -> Health:
+    return Health([Check("started", OK, "the broker is starting: it recovers its log")])
 
 
 def live(broker: Broker) -> Health:

@@ -5,7 +5,7 @@ once), 1 when the broker fails while it runs. When it cannot start (an address i
 opened) it raises StartError; the command line turns that into one line and exit code 2.
 
 Clients can connect once all parts of the broker run (`serve_clients`), and the parts end when the last
-client has its answer.
+client has its answer. Until then the admin endpoint says that the broker is starting (starting.py).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kumquat.gateway.console.app import routes
 from kumquat.gateway.net.acceptor import Acceptor, bind
 from kumquat.gateway.net.descriptors import raise_limit
 from kumquat.gateway.process import garbage
+from kumquat.gateway.process.starting import answering
 from kumquat.gateway.process.step_tracer import StepTracer
 from kumquat.version import version
 
@@ -58,7 +59,8 @@ def run_broker(config: BrokerConfig, on_ready: OnReady | None = None) -> int:
     try:
         if config.admin_listener is not None:
             admin = bind_admin(config.admin_listener, allow_remote=config.admin_allow_remote)
-        broker = Broker.open(config)
+        with answering(admin):
+            broker = Broker.open(config)
         trio.run(_serve, broker, sockets, admin, began, on_ready)
     except BaseExceptionGroup as group:
         start, rest = group.split(StartError)

@@ -6,6 +6,7 @@ not, retries, dead letters, refusals.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
@@ -42,6 +43,17 @@ if TYPE_CHECKING:
 DEADLINE = 60.0
 FIRE = ("KumquatDeadLetters", "KumquatBatchesRefused")
 """Alerts whose conditions the staged broker fulfils, but for how long they have to."""
+TOLD = (
+    'kumquat_dead_letters_total{reason="rejected"} == 2',
+    "kumquat_delay_delivered_total == 2",
+    "kumquat_delay_pending == 2",
+    'kumquat_delay_pending_by_subject{topic="later"} == 2',
+    'kumquat_group_retries_waiting{consumergroup="sharing",topic="orders"} == 2',
+    'kafka_consumergroup_members{consumergroup="sharing"} == 1',
+    'kafka_consumergroup_current_offset{consumergroup="billing",topic="orders"} == 2',
+    'kafka_consumergroup_lag{consumergroup="billing",topic="orders"} == 38',
+)
+"""What two acts come to."""
 NAMES_OF_KAFKA_EXPORTER = {"kafka_consumergroup_current_offset_sum", "kafka_consumergroup_lag_sum"}
 """promtool does not like names like these for what is no histogram. Dashboards do."""
 
@@ -128,6 +140,8 @@ def test_an_expression_is_wrong_or_finds_nothing_on_a_running_broker(tmp_path: P
             prometheus.wait_for_scrapes(1)
             stage.act()
             prometheus.wait_for_scrapes(2)
+            for expression in TOLD:
+                assert prometheus.query(expression), expression
             empty = [each for each in dashboard_expressions() if not prometheus.query(each)]
             assert not empty, "the dashboard shows nothing for these"
             for name, rule in alerts().items():
@@ -141,12 +155,15 @@ def test_an_expression_is_wrong_or_finds_nothing_on_a_running_broker(tmp_path: P
 @pytest.mark.long
 @needs_prometheus
 def test_promtool_finds_fault_with_a_scrape() -> None:
-    with broker() as b:
+    with broker(health_disk_min_free_bytes=0) as b:
         stage = Stage(b)
         stage.act()
         with urlopen(f"{b.admin}/metrics", timeout=DEADLINE) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             text = answer.read()
+        for path in ("/health/live", "/health/ready"):
+            with urlopen(b.admin + path, timeout=DEADLINE) as answer:
+                assert json.load(answer)["ok"] is True
         stage.close()
     assert promtool_complaints(text) == NAMES_OF_KAFKA_EXPORTER
 

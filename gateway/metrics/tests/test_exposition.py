@@ -99,6 +99,22 @@ def test_what_clients_do_is_not_counted(tmp_path: Path) -> None:
     serve(check, tmp_path)
 
 
+def test_connections_that_were_refused_are_not_counted(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        async with served.client() as first, served.client() as second:
+            assert await second.closed()
+            await first.call(produce("missing", b"a"), 9)
+            found = await scrape(served)
+            assert found["kumquat_connections"][at()] == 1
+            assert found["kumquat_connections_refused_total"][at()] == 1
+        await served.settled()
+        found = await scrape(served)
+        assert found["kumquat_connections"][at()] == 0
+        assert found["kumquat_connections_opened_total"][at()] == 1
+
+    serve(check, tmp_path, max_connections=1)
+
+
 def test_batches_that_were_not_written_are_counted_as_written(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("orders")
@@ -219,6 +235,7 @@ def test_prometheus_cannot_tell_what_it_gets() -> None:
 
 def test_two_scrapes_at_once_mix(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
+        await served.settled()  # the disk was looked at
         texts: list[bytes] = []
 
         async def one() -> None:

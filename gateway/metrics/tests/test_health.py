@@ -15,6 +15,7 @@ from kumquat.gateway.metrics.health import (
     live,
     ready,
     starting,
+    starting_is_live,
 )
 from kumquat.gateway.net.loop_lag import WINDOW_SECONDS
 from kumquat.gateway.tests.harness import IO_ERROR, Served, produce, serve
@@ -83,7 +84,9 @@ def test_a_start_is_not_told(tmp_path: Path) -> None:
         assert live(served.broker).ok
 
     serve(check, tmp_path)
-    assert starting("recovering").payload()["ok"] is False
+    assert not starting(7).ok
+    assert "for 7 s" in bad(starting(7))["started"]
+    assert starting_is_live().ok
 
 
 def test_a_disk_is_full_before_anybody_says_so(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kumquat.gateway.process.log import JsonFormatter, set_up_logging
+from kumquat.testing import broker
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +83,14 @@ def test_a_traceback_or_a_clients_name_breaks_an_object_in_two(objects: io.Strin
     assert found["message"] == 'client b\n"c"'
     assert found["exception"].startswith("Traceback (most recent call last):\n")
     assert found["exception"].endswith('ValueError: a\n{"level": "INFO"}')
+
+
+def test_a_broker_writes_text_although_json_is_asked_for() -> None:
+    with broker(logging_format="json") as b:
+        assert b.stop() == 0
+        found = [json.loads(line) for line in b.log_text().splitlines()]
+    assert found[-1]["message"] == "stopped"
+    assert any("ready on" in line["message"] for line in found)
 
 
 def test_a_name_that_is_no_text_costs_the_line() -> None:
