@@ -1,5 +1,5 @@
-"""`kumquat dump FILE`: what is in a segment of the message or the action log, an index or a checkpoint, and
-where and why it is bad.
+"""`kumquat dump FILE`: what is in a segment of the message or the action log, an index, a file of keys or a
+checkpoint, and where and why it is bad.
 
 It reads the file alone, so it works on a copy, without a broker. A line for each frame or row; the last
 line sums up. It gives 0 when all is whole, 1 when something is not, 2 when the file is none of ours.
@@ -18,6 +18,7 @@ from kumquat.core.logs.disk.files import RealFiles
 from kumquat.core.logs.messages.format import (
     CHECKPOINT_SUFFIX,
     INDEX_SUFFIX,
+    KEYS_SUFFIX,
     KIND_NAMES,
     LOG_SUFFIX,
     MESSAGES,
@@ -30,6 +31,7 @@ from kumquat.core.logs.messages.format import (
     parse_subject_state,
 )
 from kumquat.core.logs.messages.index import IndexDamaged, Indexes
+from kumquat.core.logs.messages.keys.dump import dump_keys
 from kumquat.core.logs.messages.recovery import checkpoint
 from kumquat.core.logs.messages.recovery.scan import Frames, payload_damage
 from kumquat.core.logs.messages.segment import OpenFiles, Segment
@@ -46,6 +48,7 @@ def dump(path: Path, out: TextIO) -> int:
         LOG_SUFFIX: lambda path, out: _dump_log(_segment(path), out),
         INDEX_SUFFIX: lambda path, out: _dump_index(_segment(path), out),
         CHECKPOINT_SUFFIX: lambda path, out: _dump_checkpoint(_segment(path), out),
+        KEYS_SUFFIX: dump_keys,
         ACTIONS_SUFFIX: dump_actions,
     }
     dumper = dumpers.get(path.suffix)

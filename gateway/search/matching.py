@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kumquat.core.records import Record
     from kumquat.gateway.search.query import Message, Query
 
+_CODEC_BYTE = 22
+"""Of a batch: the low byte of its attributes."""
 _AT_A_TIME = 256
 """Records, after which it looks whether anybody still waits for the answer."""
 
@@ -40,6 +42,8 @@ class Matches:
         self._room = room
         self._most_bytes = most_bytes
         self._needles = query.needles()
+        self._rarest = max(self._needles, key=len, default=b"")
+        """The longest: found in the fewest batches."""
         self.messages: list[Message] = []
         self.held = 0
         self._left_out = False
@@ -49,6 +53,12 @@ class Matches:
     def is_full(self) -> bool:
         enough = len(self.messages) >= self._room or self.held >= self._most_bytes
         return enough or self._left_out
+
+    def rules_out(self, batch: bytes | memoryview) -> bool:
+        """Whether one look at its bytes says that nothing in a batch can match. Most batches end here."""
+        if not self._rarest or batch[_CODEC_BYTE] & CODEC_MASK:
+            return False
+        return int(find(batch, self._rarest)) < 0
 
     def look_through(
         self, batch: memoryview, first: int, end: int, limit: int, check: Callable[[], None]

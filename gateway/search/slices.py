@@ -119,6 +119,10 @@ class Slicer:
         numbers, reach = self._choose(block, sequence, found)
         for some, passed in self._reads(block, numbers):
             for place, end, batch in self._load(some):
+                if not isinstance(batch, str) and found.matches.rules_out(batch):
+                    found.batches += 1
+                    found.bytes += len(batch)
+                    continue
                 first, high = max(place.base, self.low), min(end, self._high)
                 if newest:
                     high = min(high, sequence + 1)
@@ -186,13 +190,14 @@ class Slicer:
         newest, since = self._query.newest, self._query.since
         places: list[tuple[Place, int]] = []
         size, passed = 0, 0
+        low, high = self.low, self._high
         for seen, number in enumerate(numbers, 1):
             place, highest, end = _batch(block, number)
-            if place.base >= self._high:
+            if place.base >= high:
                 if newest:
                     continue
                 break
-            if end <= self.low:
+            if end <= low:
                 if newest:
                     break
                 continue

@@ -11,10 +11,11 @@ import pytest
 import trio
 
 from kumquat.core.logs.messages.keys.service import LOOK_SECONDS, RETRY_SECONDS
+from kumquat.core.logs.tests.batches import TIME
+from kumquat.core.logs.tests.keyed import Sent, packed
 from kumquat.gateway.search import matching, scan
 from kumquat.gateway.search.query import Found, Query
 from kumquat.gateway.search.scan import search
-from kumquat.gateway.search.tests.messages import TIME, Sent, packed
 from kumquat.gateway.tests.harness import serve
 
 if TYPE_CHECKING:

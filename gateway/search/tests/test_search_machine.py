@@ -25,14 +25,16 @@ from kumquat.core.logs.messages.keys.build import Build, wanted_in
 from kumquat.core.logs.messages.keys.files import KeyFiles, log
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.logs.messages.subject import SubjectConfig
+from kumquat.core.logs.tests.batches import TIME
 from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.logs.tests.keyed import Sent, Stored, packed, stored
 from kumquat.core.logs.tests.power import Fault
 from kumquat.core.records import read_head
 from kumquat.core.records.tests.codecs import WRITERS
 from kumquat.gateway.search import slices
 from kumquat.gateway.search.query import Query
 from kumquat.gateway.search.slices import Slicer
-from kumquat.gateway.search.tests.messages import TIME, Sent, Stored, naive, packed, stored
+from kumquat.gateway.search.tests.naive import naive
 
 LIMIT = 64 << 20
 SUBJECTS = ("orders", "other")

@@ -130,6 +130,14 @@ def parse_head(data: bytes, base: int, end: int, probed: int) -> tuple[int, int]
     return int(count), int(crc)
 
 
+def read_bounds(data: bytes) -> tuple[int, int]:
+    """The base and the end of the segment that a file says it is about."""
+    if len(data) < HEAD_SIZE:
+        raise KeysDamaged(f"{len(data)} bytes, the head alone is {HEAD_SIZE}")
+    fields = _HEAD.unpack_from(data)
+    return fields[3], fields[4]
+
+
 def parse_rows(data: bytes, crc: int) -> Rows:
     if crc32c(data) != crc:
         raise KeysDamaged(f"the rows do not match their CRC {crc:#010x}")

@@ -1,4 +1,4 @@
-"""Batches with keys and headers for tests, in every codec, and a search that reads everything."""
+"""Batches for tests of messages with keys and headers, in every codec, with holes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
+from kumquat.core.logs.tests.batches import TIME
 from kumquat.core.records.batch import CRC_FROM, HEAD, HEAD_SIZE, OVERHEAD
 from kumquat.core.records.records import packed_varint
 from kumquat.core.records.tests.codecs import WRITERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from kumquat.gateway.search.query import Query
-
-TIME = 1_700_000_000_000
 
 
 class Sent(NamedTuple):
@@ -75,22 +72,3 @@ def _record(sent: Sent, timestamp_delta: int, offset_delta: int) -> bytes:
 
 def _field(data: bytes | None) -> bytes:
     return b"\x01" if data is None else packed_varint(len(data)) + data
-
-
-def naive(messages: Iterable[Stored], query: Query, earliest: int, end: int) -> list[int]:
-    """The offsets that a search must find, of all messages that were ever stored: no index, no bounds."""
-    found = []
-    for offset, timestamp, key, value, headers in messages:
-        wanted = [
-            earliest <= offset < end,
-            query.key is None or key == query.key,
-            query.header is None or query.header in headers,
-            query.text is None or (value is not None and query.text in value),
-            query.since is None or timestamp >= query.since,
-            query.until is None or timestamp < query.until,
-            query.first is None or offset >= query.first,
-            query.end is None or offset < query.end,
-        ]
-        if all(wanted):
-            found.append(offset)
-    return sorted(found, reverse=query.newest)
