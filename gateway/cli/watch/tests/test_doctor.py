@@ -18,7 +18,7 @@ from kumquat.gateway.cli.watch.tests.answers import answering
 from kumquat.version import version
 
 if TYPE_CHECKING:
-    from kumquat.testing import TestBroker
+    from kumquat.gateway.testing.broker import TestBroker
 
 GIB = 1 << 30
 

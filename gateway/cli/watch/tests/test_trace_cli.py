@@ -18,7 +18,7 @@ from kumquat.gateway.cli.watch.tests.answers import answering
 from kumquat.gateway.cli.watch.trace import distance
 
 if TYPE_CHECKING:
-    from kumquat.testing import TestBroker
+    from kumquat.gateway.testing.broker import TestBroker
 
 T = 1_700_000_000_000
 TRACE: dict[str, Any] = {
