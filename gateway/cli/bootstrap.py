@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 VARIABLE = "KUMQUAT_BOOTSTRAP"
-CONNECT_MS = 10_000
+CONNECT_MS = 30_000
 """How long a broker that takes the connection and does not answer is tried."""
 NOBODY = "no broker at"
 """How the error begins if nothing takes the connection."""

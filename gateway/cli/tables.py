@@ -42,11 +42,13 @@ def size(count: float) -> str:
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
-def listing(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> list[str]:
+def listing(
+    items: Iterable[Mapping[str, Any]], columns: Mapping[str, str], longest: int = LONGEST
+) -> list[str]:
     """A table of what an answer lists. `columns`: headline → name, or name@ for a time. What is absent or
     empty is a dash."""
     rows = [[_cell(item, name) for name in columns.values()] for item in items]
-    return table([list(columns), *rows])
+    return table([list(columns), *rows], longest)
 
 
 def _cell(item: Mapping[str, Any], name: str) -> str:
@@ -56,9 +58,9 @@ def _cell(item: Mapping[str, Any], name: str) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
+def table(rows: Sequence[Sequence[str]], longest: int = LONGEST) -> list[str]:
     """Rows in columns, the first are the headlines; long texts are cut."""
-    cut = [[_cut(plain(cell)) for cell in row] for row in rows]
+    cut = [[_cut(plain(cell), longest) for cell in row] for row in rows]
     if sys.stdout.isatty():
         return _drawn(cut)
     widths = [max(len(row[i]) for row in cut) for i in range(len(cut[0]))]
@@ -68,8 +70,8 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _drawn(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -51,7 +51,9 @@ BATCH_BYTES = 1 << 18
 LARGEST_BYTES = 100 << 20
 """The broker says what is too large, not the client."""
 DELIVERY_MS = 30_000
-BLOCK_MS = 10_000
+ANSWER_SECONDS = 10.0
+BLOCK_MS = 30_000
+"""How long a topic is waited for that the broker does not know yet."""
 MOST_REASONS = 10
 """That are shown."""
 ACKS = {"all": "all", "-1": "all", "1": 1, "0": 0}
@@ -62,26 +64,39 @@ class Report:
 
     def __init__(self) -> None:
         self._news = threading.Condition()
-        self._waiting = 0
+        self._waiting: dict[int, int] = {}
+        self._bytes = 0
         self.written = 0
         self.refused: dict[str, list[int]] = {}
 
-    def sent(self, size: int) -> None:
+    def sent(self, number: int, size: int) -> None:
         with self._news:
-            self._news.wait_for(lambda: self._waiting < WINDOW_BYTES)
-            self._waiting += size
+            self._news.wait_for(lambda: self._bytes < WINDOW_BYTES)
+            self._waiting[number] = size
+            self._bytes += size
 
-    def done(self, size: int) -> None:
+    def done(self, number: int) -> None:
         with self._news:
-            self._waiting -= size
-            self.written += 1
-            self._news.notify()
+            self.written += self._ended(number)
 
-    def failed(self, number: int, size: int, error: BaseException) -> None:
+    def failed(self, number: int, why: str) -> None:
         with self._news:
-            self._waiting -= size
-            self.refused.setdefault(reason(error), []).append(number)
-            self._news.notify()
+            if self._ended(number):
+                self.refused.setdefault(why, []).append(number)
+
+    def _ended(self, number: int) -> bool:
+        """Whether it was waited for: an answer may come after `complete` has given it up."""
+        size = self._waiting.pop(number, None)
+        self._bytes -= size or 0
+        self._news.notify_all()
+        return size is not None
+
+    def complete(self) -> None:
+        """Wait until each record has its answer: kafka-python's flush may return a moment before."""
+        with self._news:
+            self._news.wait_for(lambda: not self._waiting, ANSWER_SECONDS)
+            for number in list(self._waiting):
+                self.failed(number, "it is not known what became of it")
 
     @property
     def refusals(self) -> int:
@@ -132,17 +147,18 @@ class Sending:
 
     def send(self, record: Sent) -> None:
         self._number += 1
-        number, size = self._number, record.size
-        self.report.sent(size)
+        number = self._number
+        self.report.sent(number, record.size)
         value = _Null() if record.value is None else record.value
         future = self._producer.send(
             self._topic, value, record.key, [(n, v) for n, v in record.headers], partition=0
         )
-        future.add_callback(lambda _: self.report.done(size))
-        future.add_errback(lambda error: self.report.failed(number, size, error))
+        future.add_callback(lambda _: self.report.done(number))
+        future.add_errback(lambda error: self.report.failed(number, reason(error)))
 
     def finish(self) -> None:
         self._producer.flush()
+        self.report.complete()
         self._producer.close()
 
 

@@ -43,6 +43,7 @@ COLUMNS = {
 @click.option("--text", metavar="TEXT", help="with this text in the value")
 @click.option("--since", metavar="TIME", help="not older: a time, or how long ago (2h)")
 @click.option("--until", metavar="TIME", help="before this time")
+@click.option("--order", type=click.Choice(["newest", "oldest"]), help="which come first")
 @click.option("--limit", metavar="N", help="at most so many in one answer")
 @click.option("--after", metavar="OFFSET", help="go on where an earlier answer ended")
 @click.option("--all", "everything", is_flag=True, help="go on until the end")
@@ -92,5 +93,7 @@ def show(answer: Mapping[str, Any]) -> Iterator[str]:
             f"Found by {how}: {scanned['batches']:,} batches, {size(scanned['bytes'])}, offsets "
             f"{scanned['from']} to {scanned['to']}."
         )
+    for part in answer.get("unreadable", ()):
+        yield plain(f"Offsets {part['from']} to {part['to']} could not be read: {part['why']}")
     if answer["next"] is not None:
         yield f"There are more: --after {answer['next']}"

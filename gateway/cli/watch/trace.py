@@ -41,6 +41,8 @@ GROUPS = {
     "ATTEMPT": "attempt",
 }
 LETTERS = {"DEAD LETTER": "subject", "OFFSET": "offset", "GROUP": "group", "REASON": "reason"}
+LONGEST_TEXT = 200
+"""What happened is told in a sentence: it is not cut as other cells are."""
 OFF = {
     "off": "The history of {} is off: only where the message is now is known.",
     "sampled": "The history of {} is sampled: not all that happened is known.",
@@ -65,19 +67,25 @@ def trace(subject: str, admin: str, as_json: bool, **which: str | None) -> int:
 
 def show(answer: Mapping[str, Any]) -> Iterator[str]:
     yield from _head(answer)
-    if events := answer["events"]:
+    for items, columns in (
+        (list(_with_distances(answer["events"])), EVENTS),
+        (answer.get("groups"), GROUPS),
+        (answer.get("letters"), LETTERS),
+    ):
+        if items:
+            yield ""
+            yield from listing(items, columns, LONGEST_TEXT)
+    if notes := [plain(note) for note in _notes(answer)]:
         yield ""
-        yield from listing(_with_distances(events), EVENTS)
-    if groups := answer.get("groups"):
-        yield ""
-        yield from listing(groups, GROUPS)
-    if letters := answer.get("letters"):
-        yield ""
-        yield from listing(letters, LETTERS)
-    yield ""
+        yield from notes
+
+
+def _notes(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Why it may not be all."""
+    subject = answer["subject"]
     if answer["history"] in OFF:
-        yield plain(OFF[answer["history"]].format(answer["subject"]))
-        yield "kumquat configs get --topic … --all shows the config that turns it on."
+        yield OFF[answer["history"]].format(subject)
+        yield f"From now on all is known with: kumquat configs set --topic {subject} history=all"
     elif not answer["events"]:
         yield "The history has nothing on it: it may be older than the history."
     if answer.get("cut"):

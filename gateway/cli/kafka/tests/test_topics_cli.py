@@ -14,7 +14,7 @@ from kumquat.gateway.cli.kafka import topics
 from kumquat.gateway.cli.tests.terminal import run
 
 if TYPE_CHECKING:
-    from kumquat.testing import TestBroker
+    from kumquat.gateway.testing.broker import TestBroker
 
     At = tuple[str, str]
 

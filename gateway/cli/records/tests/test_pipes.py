@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kumquat.gateway.cli.tests.terminal import DEADLINE, run, start
 
 if TYPE_CHECKING:
-    from kumquat.testing import TestBroker
+    from kumquat.gateway.testing.broker import TestBroker
 
 
 def fill(running: TestBroker, topic: str, count: int) -> None:

@@ -14,7 +14,7 @@ from kumquat.gateway.cli.tests.terminal import Result, run, shell
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kumquat.testing import TestBroker
+    from kumquat.gateway.testing.broker import TestBroker
 
     At = tuple[str, str]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kumquat.gateway.cli.tests.terminal import DEADLINE, run
 from kumquat.gateway.cli.watch.picture import sections
 from kumquat.gateway.cli.watch.readings import Reading, compare
-from kumquat.testing import broker
+from kumquat.gateway.testing.broker import broker
 
 if TYPE_CHECKING:
-    from kumquat.testing import TestBroker
+    from kumquat.gateway.testing.broker import TestBroker
 
 NOW = 1_700_000_000_000
 
