@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,7 +33,8 @@ def chromium(pytestconfig: pytest.Config) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def stage(chromium: Browser) -> Iterator[Stage]:
-    with broker(**{name.replace(".", "_"): value for name, value in GROUPS.items()}) as running:
+    options: dict[str, Any] = {name.replace(".", "_"): value for name, value in GROUPS.items()}
+    with broker(**options) as running:
         yield Stage(running)
 
 

@@ -40,7 +40,7 @@ def test_a_hidden_page_asks_on_or_an_unchanged_one_is_sent_again(
         _hide(page, True)
         expect(page.locator("#live")).to_have_class("live off")
         asked: list[Request] = []
-        page.on("request", asked.append)
+        page.on("request", lambda request: asked.append(request))
         page.evaluate("new Promise(done => setTimeout(done, 3 * 2000))")
         assert asked == []
         _hide(page, False)

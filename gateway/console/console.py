@@ -18,6 +18,7 @@ import secrets
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import trio
 from starlette.responses import RedirectResponse, Response
 
 from kumquat.gateway.console import security
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 FRAGMENT = "x-fragment"
 MOST_NOTICES = 200
+RENDERERS = 2
+"""Threads that make pages. What they get are copies, and numbers that anybody may read."""
 HTML = "text/html; charset=utf-8"
 
 logger = logging.getLogger(__name__)
@@ -61,6 +64,11 @@ class Console:
         self.names = Names(broker)
         self.hour_counts = HourCounts(broker)
         self._notices: dict[str, Notice] = {}
+        self._renderers = trio.CapacityLimiter(RENDERERS)
+
+    async def render(self, template: str, values: Mapping[str, Any]) -> str:
+        """In a thread: a long table takes ten milliseconds, and a page's first time as long as fifty."""
+        return await trio.to_thread.run_sync(render, template, values, limiter=self._renderers)
 
     def note(self, text: str, good: bool = True) -> str:
         """Keep a notice; gives its number."""
@@ -96,14 +104,14 @@ class Console:
                 self.tokens.check(request.cookies.get(COOKIE), visit.form.pop(FIELD, None))
             return await page(visit)
         except Forbidden as error:
-            return visit.refuse(403, str(error))
+            return await visit.refuse(403, str(error))
         except BadForm as error:
-            return visit.refuse(error.status, str(error))
+            return await visit.refuse(error.status, str(error))
         except Unanswered as error:
-            return visit.refuse(error.status, str(error))
+            return await visit.refuse(error.status, str(error))
         except Exception:
             logger.exception("a page of the console failed: %s", request.url.path)
-            return visit.refuse(500, "this page could not be made; the broker's log says why")
+            return await visit.refuse(500, "this page could not be made; the broker's log says why")
 
 
 class Visit:
@@ -118,10 +126,10 @@ class Visit:
         """What the address says."""
         self.form: dict[str, str] = {}
 
-    def page(self, template: str, where: str, status: int = 200, **values: Any) -> Response:
+    async def page(self, template: str, where: str, status: int = 200, **values: Any) -> Response:
         """`where`: the entry of the navigation that is marked."""
         fragment = FRAGMENT in self.request.headers
-        text = render(
+        text = await self.console.render(
             template,
             {
                 "layout": "fragment.html" if fragment else "layout.html",
@@ -142,8 +150,8 @@ class Visit:
             return Response(status_code=304, headers=headers)
         return Response(body, headers=headers, media_type=HTML)
 
-    def refuse(self, status: int, text: str) -> Response:
-        return self.page("error.html", "", status, code=status, text=text)
+    async def refuse(self, status: int, text: str) -> Response:
+        return await self.page("error.html", "", status, code=status, text=text)
 
     def go(self, path: str, said: str, good: bool = True, **parameters: object) -> Response:
         """To another page, which tells what was done."""

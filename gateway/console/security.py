@@ -40,11 +40,12 @@ _POLICY = {
     "base-uri": "'none'",
     "frame-ancestors": "'none'",
 }
+# With Referrer-Policy no-referrer browsers send the console's own forms with `Origin: null`.
 HEADERS = {
     "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in _POLICY.items()),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }

@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 
 async def show(visit: Visit) -> Response:
     rows = options(visit.broker, visit.values.get("q", ""))
-    return visit.page("configs.html", "configs", rows=rows, broker=visit.broker)
+    return await visit.page("configs.html", "configs", rows=rows, broker=visit.broker)

@@ -16,4 +16,6 @@ if TYPE_CHECKING:
 async def show(visit: Visit) -> Response:
     at = number(visit.values, "page")
     rows, total, more = await connections(visit.broker, visit.values.get("q", ""), at)
-    return visit.page("connections.html", "connections", rows=rows, total=total, at=at, more=more)
+    return await visit.page(
+        "connections.html", "connections", rows=rows, total=total, at=at, more=more
+    )

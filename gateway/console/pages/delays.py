@@ -42,7 +42,7 @@ async def show(visit: Visit) -> Response:
         ],
         "Pending messages by the hour in which they are due",
     )
-    return visit.page("delays.html", "delays", found=found, chart=chart, values=values)
+    return await visit.page("delays.html", "delays", found=found, chart=chart, values=values)
 
 
 async def cancel(visit: Visit) -> Response:

@@ -28,7 +28,7 @@ async def show_all(visit: Visit) -> Response:
     else:
         at = number(visit.values, "page")
         found = await groups.by_lag(await visit.console.snapshots.get(), at)
-    return visit.page("groups.html", "groups", found=found, at=at)
+    return await visit.page("groups.html", "groups", found=found, at=at)
 
 
 async def show_one(visit: Visit) -> Response:
@@ -36,7 +36,7 @@ async def show_one(visit: Visit) -> Response:
     found = await groups.group_view(visit.broker, name, visit.values.get("after"))
     lags = visit.console.lags
     lags.add(name, trio.current_time(), found.row.lag)
-    return visit.page(
+    return await visit.page(
         "group.html",
         "groups",
         found=found,
@@ -61,4 +61,4 @@ async def reset(visit: Visit) -> Response:
     if sure:
         said = f"{name} goes on with {subject} at offset {told['to']}."
         return visit.go("/console/group", said, name=name)
-    return visit.page("reset.html", "groups", told=told, form=form)
+    return await visit.page("reset.html", "groups", told=told, form=form)

@@ -19,7 +19,9 @@ HERE = "/console/letters"
 async def show_all(visit: Visit) -> Response:
     found = await letters.letters(visit.broker, visit.values)
     chosen = letters.chosen(visit.values)
-    return visit.page("letters.html", "letters", found=found, values=visit.values, chosen=chosen)
+    return await visit.page(
+        "letters.html", "letters", found=found, values=visit.values, chosen=chosen
+    )
 
 
 async def show_one(visit: Visit) -> Response:
@@ -27,7 +29,7 @@ async def show_one(visit: Visit) -> Response:
     found = await letters.letter(visit.broker, subject, sequence)
     value = letters.raw(found, "value")
     headers = [(each["name"], letters.raw(each, "value")) for each in found["headers"]]
-    return visit.page(
+    return await visit.page(
         "letter.html",
         "letters",
         letter=found,
@@ -50,7 +52,9 @@ async def _move(visit: Visit, what: str) -> Response:
     sure = "sure" in visit.form
     told = await letters.move(visit.broker, what, visit.form, dry_run=not sure)
     if not sure:
-        return visit.page("letters_move.html", "letters", told=told, what=what, form=visit.form)
+        return await visit.page(
+            "letters_move.html", "letters", told=told, what=what, form=visit.form
+        )
     done = "sent back" if what == "redrive" else "purged"
     said = f"{told.done:,} dead letter{'' if told.done == 1 else 's'} {done}."
     if told.refused:

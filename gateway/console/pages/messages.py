@@ -31,7 +31,7 @@ async def browse(visit: Visit) -> Response:
         first = messages.newest(subject)
     page = await messages.browse(visit.broker, subject, first)
     before = max(subject.earliest, page.first - messages.PAGE)
-    return visit.page(
+    return await visit.page(
         "messages.html",
         "subjects",
         subject=subject,
@@ -47,7 +47,7 @@ async def show_one(visit: Visit) -> Response:
     offset, form = number(visit.values, "offset"), visit.values.get("as")
     record = await messages.message(visit.broker, subject, offset)
     value = None if record.value is None else contents.show(record.value, form)
-    return visit.page(
+    return await visit.page(
         "message.html",
         "subjects",
         subject=subject,

@@ -22,10 +22,10 @@ async def show(visit: Visit) -> Response:
     for row in snapshot.top[:SAMPLED]:
         console.lags.add(row.name, snapshot.at, row.lag)
     samples = console.snapshots.samples
-    return visit.page(
+    return await visit.page(
         "overview.html",
         "overview",
-        found=overview(visit.broker, snapshot),
+        found=await overview(visit.broker, snapshot),
         chart_in=line([(s.at, s.rate_in) for s in samples], "Messages in, each second"),
         chart_out=line([(s.at, s.rate_out) for s in samples], "Messages done, each second", "good"),
         chart_lag=line([(s.at, float(s.lag)) for s in samples], "Lag over all groups", "warm"),

@@ -18,7 +18,7 @@ MOST_HEADERS = 32
 
 async def show(visit: Visit) -> Response:
     subject = find(visit.broker, required(visit.values, "subject"))
-    return visit.page("produce.html", "subjects", subject=subject)
+    return await visit.page("produce.html", "subjects", subject=subject)
 
 
 async def send(visit: Visit) -> Response:

@@ -25,7 +25,7 @@ async def show(visit: Visit) -> Response:
             messages = await search.messages(visit.broker, values)
         except Unanswered as error:
             wrong = str(error)
-    return visit.page(
+    return await visit.page(
         "search.html",
         "search",
         names=names,

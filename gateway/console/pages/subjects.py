@@ -27,7 +27,7 @@ def find(broker: Broker, name: str) -> Subject:
 async def show_all(visit: Visit) -> Response:
     query, after = visit.values.get("q", ""), visit.values.get("after")
     names, more = await visit.console.names.page(query, after)
-    return visit.page(
+    return await visit.page(
         "subjects.html",
         "subjects",
         rows=subjects.rows(visit.broker, names),
@@ -40,4 +40,4 @@ async def show_all(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     subject = find(visit.broker, required(visit.values, "name"))
     found = await subjects.subject_view(visit.broker, subject)
-    return visit.page("subject.html", "subjects", found=found, subject=subject)
+    return await visit.page("subject.html", "subjects", found=found, subject=subject)

@@ -23,6 +23,6 @@ async def show(visit: Visit) -> Response:
             found = await trace(visit.broker, subject, offset)
         except Unanswered as error:
             wrong = str(error)
-    return visit.page(
+    return await visit.page(
         "trace.html", "search", subject=subject, offset=offset, trace=found, wrong=wrong
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from time import perf_counter, thread_time
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,7 +45,7 @@ async def make_groups(served: Served, count: int, subjects: int) -> None:
 
 @pytest.mark.long
 def test_the_first_page_takes_longer_than_200_ms_with_100_000_subjects(tmp_path: Path) -> None:
-    """In processor time of the event loop's thread, templates and all; and of each page that lists."""
+    """In processor time, with the client's and with what templates take for the first time."""
 
     async def check(served: Served) -> None:
         await make_subjects(served, MANY)
@@ -61,9 +61,9 @@ def test_the_first_page_takes_longer_than_200_ms_with_100_000_subjects(tmp_path:
                 "/console/group?name=group-00001",
                 "/console/search?q=subject-0999",
             ):
-                began = thread_time()
+                began = process_time()
                 page = await visitor.get(target)
-                took[target] = thread_time() - began
+                took[target] = process_time() - began
                 assert page.status == 200
         print({target: f"{seconds * 1000:.0f} ms" for target, seconds in took.items()})
         assert took["/"] < FIRST_PAGE_SECONDS * 2, took  # a busy machine is no reason to fail

@@ -15,6 +15,7 @@ from kumquat.gateway.console.asking import Unanswered, ask
 from kumquat.gateway.console.diagnose import Cause, Situation, diagnose
 from kumquat.gateway.console.snapshot import GroupRow, summary
 from kumquat.gateway.console.views.situation import Clients, situation
+from kumquat.gateway.net.turns import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,7 @@ async def group_view(broker: Broker, name: str, after: str | None) -> GroupView:
     )
     group = find(broker, name)
     row = await summary(broker, group)
-    found = _situations(broker, group, described["subjects"])
+    found = await _situations(broker, group, described["subjects"])
     causes = [cause for each in found.values() for cause in diagnose(each)]
     signs: dict[str, Sign] = {}
     for each in found.values():
@@ -107,15 +108,18 @@ async def group_view(broker: Broker, name: str, after: str | None) -> GroupView:
     )
 
 
-def _situations(
+async def _situations(
     broker: Broker, group: Group, subjects: list[dict[str, Any]]
 ) -> dict[str, Situation]:
     clients = Clients(broker)
     lagging = sorted(subjects, key=lambda each: -(each["lag"] or 0))
     found: dict[str, Situation] = {}
+    turn = Turn()
     for each in islice(lagging, DIAGNOSED):
         subject = broker.log.subjects.by_name.get(each["subject"])
         known = None if subject is None else situation(broker, group, subject, clients)
         if known is not None:
             found[known.subject] = known
+        if turn.over:
+            await turn.give_way()
     return found

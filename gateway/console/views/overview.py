@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kumquat.gateway.console.diagnose import Cause, diagnose
 from kumquat.gateway.console.views.situation import Clients, situation
+from kumquat.gateway.net.turns import Turn
 
 if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group
@@ -60,10 +61,10 @@ class Overview:
     connections: int
 
 
-def overview(broker: Broker, snapshot: Snapshot) -> Overview:
+async def overview(broker: Broker, snapshot: Snapshot) -> Overview:
     statistics = broker.statistics()
     disk = _disk(broker)
-    troubles = [*_of_broker(statistics, disk), *_of_groups(broker, snapshot)]
+    troubles = [*_of_broker(statistics, disk), *(await _of_groups(broker, snapshot))]
     if count := snapshot.letters:
         letters = "1 dead letter is" if count == 1 else f"{count:,} dead letters are"
         text = f"{letters} open: look at them, send them back or purge them."
@@ -111,10 +112,10 @@ def _of_broker(statistics: BrokerStatistics, disk: Disk | None) -> list[Trouble]
     return found
 
 
-def _of_groups(broker: Broker, snapshot: Snapshot) -> list[Trouble]:
+async def _of_groups(broker: Broker, snapshot: Snapshot) -> list[Trouble]:
     """The first cause of each group that stands still."""
     found: list[Trouble] = []
-    clients = Clients(broker)
+    clients, turn = Clients(broker), Turn()
     by_name = broker.coordinator.groups.by_name
     lagging = [row.name for row in snapshot.top[:LOOKED_AT] if row.lag or row.doomed]
     for name in dict.fromkeys([*lagging, *snapshot.uncommitted]):
@@ -124,6 +125,8 @@ def _of_groups(broker: Broker, snapshot: Snapshot) -> list[Trouble]:
         cause = first_cause(broker, group, clients)
         if cause is not None:
             found.append(Trouble(cause.sentence, group=group.name, cause=cause))
+        if turn.over:
+            await turn.give_way()
     return found
 
 

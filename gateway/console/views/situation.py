@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MOST_MEMBERS = 200
 MOST_LEASES = 1000
-"""Leases of a member that are looked at for messages that failed."""
+"""Leases of a member that are looked at: the oldest ones."""
 LONGEST_REASON = 200
 CLOCKS_DIFFER_MS = 5000
 
@@ -143,7 +143,7 @@ def _facts(
         if reading is not None:
             waits = getattr(reading.session, "poll", None) is not None
             asked = current if waits else reading.at
-    held = [] if log is None else list(log.leases)
+    held = [] if log is None else list(islice(log.leases, MOST_LEASES))
     return MemberFacts(
         id=member.id,
         client_id=member.client_id,
