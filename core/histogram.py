@@ -14,7 +14,9 @@ once, whoever reads it.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 _EXACT_BITS = 10
@@ -55,14 +57,14 @@ class Histogram:
 
     def percentile(self, p: float) -> int:
         """The value that `p` percent do not exceed; 0 when nothing was counted."""
+        return self._at(p)[0]
+
+    def _at(self, *percents: float) -> list[int]:
         if not self.count:
-            return 0
-        wanted, seen = self.count * p / 100, 0
-        for bucket, n in enumerate(self._buckets):
-            seen += n
-            if n and seen >= wanted:
-                return min(_upper(bucket), self.max)
-        return 0
+            return [0] * len(percents)
+        sums = list(accumulate(self._buckets))
+        buckets = (bisect_left(sums, max(1, self.count * p / 100)) for p in percents)
+        return [min(_upper(bucket), self.max) for bucket in buckets]
 
     def below(self, bounds: Sequence[int]) -> list[int]:
         """How many values do not exceed each of the bounds, which go up. Beyond 1,023 a value that is up to
@@ -76,11 +78,11 @@ class Histogram:
         return counts
 
     def percentiles(self) -> dict[str, int]:
-        return {"p50": self.percentile(50), "p99": self.percentile(99), "max": self.max}
+        p50, p99 = self._at(50, 99)
+        return {"p50": p50, "p99": p99, "max": self.max}
 
     def snapshot(self) -> Lateness:
-        p50, p99, p999 = (self.percentile(p) for p in (50, 99, 99.9))
-        return Lateness(self.count, p50, p99, p999, self.max)
+        return Lateness(self.count, *self._at(50, 99, 99.9), self.max)
 
 
 def _bucket(value: int) -> int:
