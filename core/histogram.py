@@ -82,7 +82,8 @@ class Histogram:
         return {"p50": p50, "p99": p99, "max": self.max}
 
     def snapshot(self) -> Lateness:
-        return Lateness(self.count, *self._at(50, 99, 99.9), self.max)
+        p50, p99, p999 = self._at(50, 99, 99.9)
+        return Lateness(self.count, p50, p99, p999, self.max)
 
 
 def _bucket(value: int) -> int:
