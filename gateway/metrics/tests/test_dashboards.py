@@ -35,7 +35,7 @@ from kumquat.gateway.metrics.tests.prometheus import (
     promtool_complaints,
     scraping,
 )
-from kumquat.testing import TestBroker, broker
+from kumquat.gateway.testing.broker import TestBroker, broker
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kumquat.gateway.process.log import JsonFormatter, set_up_logging
-from kumquat.testing import broker
+from kumquat.gateway.testing.broker import broker
 
 
 @pytest.fixture(autouse=True)
