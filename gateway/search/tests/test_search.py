@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from kumquat.core.logs.messages.keys import service
 from kumquat.core.logs.messages.keys.service import LOOK_SECONDS, RETRY_SECONDS
 from kumquat.core.logs.tests.batches import TIME
 from kumquat.core.logs.tests.keyed import Sent, packed
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.tests.harness import Served
+
+
+@pytest.fixture(autouse=True)
+def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mock clock stands still: what rests by it rests forever."""
+    monkeypatch.setattr(service, "REST_SECONDS", 0.0)
+
 
 OPTIONS = {"log_segment_bytes": 4000}
 EVERY = 7
