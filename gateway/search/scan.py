@@ -29,6 +29,7 @@ MOST_UNREADABLE = 100
 
 async def search(broker: Broker, query: Query) -> Found:
     """What matches, up to `query.limit` messages. StorageError: an index of batches cannot be read now."""
+    await trio.lowlevel.checkpoint()
     log, check = broker.log, trio.from_thread.check_cancelled
     slicer = Slicer(query, log.reader, broker.keys.files, log.inflation.limit, check)
     found, at, held = Found(), slicer.begin, 0

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kumquat.core.delivery.commands import TOPIC
+from kumquat.core.logs.messages.keys.build import wanted_in
 from kumquat.gateway.net.dispatch import ANSWERABLE
 from kumquat.gateway.tests.failing_clients import Failer, FailureBook, ShareFailer
 from kumquat.gateway.tests.lives import Caller, World, lives
@@ -59,7 +60,7 @@ RETRY_CONFIGS = {"retry.backoff.ms": "300"}
 RETENTION_MS = 10 * MINUTE
 LASTING: dict[str, dict[str, str]] = {
     SHORT: {"retention.ms": str(RETENTION_MS)},
-    SHARED: {},
+    SHARED: {"index.keys": "true"},
     PLAIN: {},
     **{topic: {} for topic in FAILING},
 }
@@ -334,6 +335,10 @@ class Story:
         short = self.world.broker.log.subjects.by_name[SHORT]
         assert short.earliest > 0, "retention has deleted nothing"
         assert not log.unindexed_segments(), "a sealed segment has no index"
+        shared, keys = self.world.broker.log.subjects.by_name[SHARED], self.world.broker.keys.files
+        for segment in log.state.segments[:-1]:
+            missing = wanted_in(self.world.broker.log.reader, keys, segment, [shared])
+            assert not missing, "a sealed segment has no index of keys"
         assert GONE not in self.world.broker.log.subjects.by_name, "a deleted topic is back"
         left = [name for name in self.world.files.names() if name.endswith(".tmp")]
         assert not left, f"left over: {left}"

@@ -98,6 +98,7 @@ def use_one_thread(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
     # A turn of a request ends by the real clock, so a busy machine would see other tasks in between.
     patch.setattr("kumquat.gateway.net.turns.TURN_SECONDS", inf)
+    patch.setattr("kumquat.core.logs.messages.keys.service.STEP_SECONDS", inf)
 
 
 def run(story: Callable[[], Awaitable[None]], most_seconds: float = 3_600) -> None:

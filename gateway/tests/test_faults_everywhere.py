@@ -134,7 +134,11 @@ def test_the_story_is_the_same_each_time(calls: Counter[str], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "part", ["retention.", "merge.", "index.write_index", "file_set.FileSet.remove", "Replay."]
+    "part",
+    [
+        *("retention.", "merge.", "index.write_index", "file_set.FileSet.remove", "Replay."),
+        *("build.Build", "keys.files.KeyFiles"),
+    ],
 )
 def test_the_story_has_all_parts(part: str, calls: Counter[str]) -> None:
     assert MORE.keys() <= calls.keys()

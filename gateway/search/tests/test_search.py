@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from kumquat.core.logs.messages.keys import service
 from kumquat.core.logs.messages.keys.service import LOOK_SECONDS, RETRY_SECONDS
 from kumquat.core.logs.tests.batches import TIME
 from kumquat.core.logs.tests.keyed import Sent, packed
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.tests.harness import Served
+
+
+@pytest.fixture(autouse=True)
+def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mock clock stands still: what rests by it rests forever."""
+    monkeypatch.setattr(service, "REST_SECONDS", 0.0)
+
 
 OPTIONS = {"log_segment_bytes": 4000}
 EVERY = 7
@@ -356,3 +364,42 @@ def test_an_answer_holds_no_more_than_its_bound(
             assert found.next is None
 
     serve(check, tmp_path)
+
+
+def test_searches_agree_while_segments_are_rolled_indexed_and_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads search what the event loop and another thread move from memory to files meanwhile."""
+    monkeypatch.setattr(service, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(service, "STEP_SECONDS", 0.0)
+
+    async def produce(served: Served, subject: Subject, done: trio.Event) -> None:
+        for first in range(0, 900, 3):
+            sent = [Sent(b"key-%d" % (n % EVERY), b"v%d" % n) for n in range(first, first + 3)]
+            served.broker.log.append_nowait(subject, memoryview(packed(sent)))
+            await served.broker.log.wait_synced()
+            if first % 90 == 0:
+                await served.broker.log.apply_retention()
+        done.set()
+
+    async def check(served: Served) -> None:
+        await served.create("orders", **{"index.keys": "true"})
+        subject, done = served.broker.log.subjects.by_name["orders"], trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce, served, subject, done)
+            newest = False
+            while not done.is_set():
+                earliest, end, newest = subject.earliest, subject.high_watermark, not newest
+                query = Query(subject, key=b"key-3", end=end, newest=newest, limit=1000)
+                found = await search(served.broker, query)
+                offered = [n for n in range(subject.earliest, end) if n % EVERY == 3]
+                assert set(offsets(found)) >= set(offered)
+                assert set(offsets(found)) <= {n for n in range(earliest, end) if n % EVERY == 3}
+                assert offsets(found) == sorted(offsets(found), reverse=newest)
+                assert (found.unreadable, found.next) == ([], None)
+        while not subject.earliest:
+            await served.broker.log.apply_retention()
+        while not (await search(served.broker, Query(subject, key=b"key-3"))).by_index:
+            await trio.lowlevel.checkpoint()
+
+    serve(check, tmp_path, log_total_bytes=16_000, **OPTIONS)

@@ -1,7 +1,7 @@
 """Making the file of keys of a sealed segment, in small steps.
 
     build = Build(...)
-    while not build.step(0.01):   # each about so many seconds, in a thread
+    while not build.step(0.01):   # each about so many seconds of a core, in a thread
         ...                       # others have their turn
     build.abandon()               # instead, when it is not to be finished: nothing is left behind
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from time import perf_counter
+from time import thread_time
 from typing import NamedTuple, TypeVar
 
 from kumquat.core.errors import (
@@ -118,9 +118,9 @@ class Build:
         self._work = self._run()
 
     def step(self, seconds: float) -> bool:
-        """Blocks: some more of it; True when all is done."""
-        ends = perf_counter() + seconds
-        return all(perf_counter() <= ends for _ in self._work)
+        """Blocks: about so many seconds of work, the disk not counted; True when all is done."""
+        ends = thread_time() + seconds
+        return all(thread_time() <= ends for _ in self._work)
 
     def abandon(self) -> None:
         """Leave nothing behind."""

@@ -28,8 +28,9 @@ from kumquat.core.pools import KEYS, in_thread
 
 LOOK_SECONDS = 1.0
 STEP_SECONDS = 0.01
-RESTS = 4
-"""How many times as long as a step it rests behind it."""
+REST_SECONDS = 4 * STEP_SECONDS
+"""How long it rests behind a step, at the least. Where a step takes longer, because of the disk or because
+the machine is busy, it rests as long."""
 RETRY_SECONDS = 10.0
 MOST_SECONDS = 600.0
 
@@ -124,7 +125,8 @@ class KeyIndex:
         try:
             began = trio.current_time()
             while not await in_thread(KEYS, partial(build.step, STEP_SECONDS)):
-                await trio.sleep(RESTS * min(1.0, trio.current_time() - began))
+                took = min(1.0, trio.current_time() - began)
+                await trio.sleep(max(REST_SECONDS, took))
                 began = trio.current_time()
         finally:
             build.abandon()
