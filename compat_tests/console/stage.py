@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, KafkaProducer
@@ -17,7 +19,7 @@ from compat_tests.support import DEADLINE, eventually
 from kumquat.consumer import reject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kumquat.testing import TestBroker
 
@@ -130,6 +132,24 @@ class Stage:
         consumer.close()
         producer.close()
         self.broker.wait_for_log(f"topic {subject}.{group}.dlq created")
+
+
+@contextmanager
+def polling(poll: Callable[[], object]) -> Iterator[None]:
+    """Goes on polling in a thread, as an application does."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            poll()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def _order(number: int) -> bytes:

@@ -6,8 +6,6 @@ needs attention, and must find the cause named there, with the member or message
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,13 +14,12 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from playwright.sync_api import expect
 
 from compat_tests.console.chromium import tab
+from compat_tests.console.stage import polling
 from compat_tests.groups.stories import configure
 from compat_tests.support import eventually
 from kumquat.consumer import retry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from playwright.sync_api import Browser, Page
 
     from compat_tests.console.stage import Stage
@@ -53,24 +50,6 @@ def finds(page: Page, group: str, cause: str, *texts: str) -> None:
     for text in texts:
         expect(found).to_contain_text(text)
     expect(found.locator(".advice")).not_to_be_empty()
-
-
-@contextmanager
-def polling(poll: Callable[[], object]) -> Iterator[None]:
-    """Goes on polling in a thread, as an application does."""
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            poll()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_a_stopped_consumer_is_not_named(

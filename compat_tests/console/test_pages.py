@@ -10,9 +10,7 @@ from playwright.sync_api import expect
 from compat_tests.console.chromium import fits, tab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
     from compat_tests.console.stage import Stage
 
@@ -132,21 +130,3 @@ def test_a_label_a_name_or_a_focus_ring_is_missing(chromium: Browser, stage: Sta
         expect(page.locator(".skip")).to_be_focused()
         ring = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert ring == "solid"
-
-
-def test_the_pictures_in_the_docs(
-    chromium: Browser, stage: Stage, picture: Callable[[Page, str], None]
-) -> None:
-    """They are kept with --screenshots; here they must be possible."""
-    stage.everything()
-    with tab(chromium, stage.admin) as page:
-        for name in ("overview", "group", "messages", "delays"):
-            page.goto(PAGES[name][0])
-            expect(page.locator("#live")).to_have_class("live on")
-            picture(page, name)
-    with tab(chromium, stage.admin, dark=True) as page:
-        page.goto(PAGES["letters"][0])
-        picture(page, "letters-dark")
-    with tab(chromium, stage.admin, narrow=True) as page:
-        page.goto("/")
-        picture(page, "overview-phone")

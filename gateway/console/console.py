@@ -46,6 +46,8 @@ MOST_NOTICES = 200
 RENDERERS = 2
 """Threads that make pages. What they get are copies, and numbers that anybody may read."""
 HTML = "text/html; charset=utf-8"
+THEME, THEMES = "kumquat_theme", ("light", "dark")
+"""The cookie of a browser whose reader has chosen."""
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +131,7 @@ class Visit:
     async def page(self, template: str, where: str, status: int = 200, **values: Any) -> Response:
         """`where`: the entry of the navigation that is marked."""
         fragment = FRAGMENT in self.request.headers
+        theme = self.request.cookies.get(THEME)
         text = await self.console.render(
             template,
             {
@@ -137,6 +140,7 @@ class Visit:
                 "here": str(self.request.url.path),
                 "token": self.console.tokens.of(self.cookie),
                 "notice": self.console.notice(self.values.get("notice")),
+                "theme": theme if theme in THEMES else None,
                 "query": self.values.get("q", ""),
                 **values,
             },

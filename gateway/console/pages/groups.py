@@ -36,12 +36,13 @@ async def show_one(visit: Visit) -> Response:
     found = await groups.group_view(visit.broker, name, visit.values.get("after"))
     lags = visit.console.lags
     lags.add(name, trio.current_time(), found.row.lag)
+    points = lags.of(name)
     return await visit.page(
         "group.html",
         "groups",
         found=found,
         group=found.described,
-        chart=line(lags.of(name), f"Lag of {name}", "warm"),
+        chart=line(points, f"Lag of {name}", "warm") if any(lag for _, lag in points) else "",
         after=visit.values.get("after"),
     )
 

@@ -13,22 +13,16 @@
 
   // --- light and dark ---------------------------------------------------------------------------
 
-  const THEME = "kumquat-theme";
+  const THEME = "kumquat_theme";
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  function kept() {
-    try { return localStorage.getItem(THEME); } catch { return null; }
-  }
-  function setTheme(theme) {
-    if (theme) root.dataset.theme = theme;
-  }
+  // The cookie lets the server send the next page in the right colours at once.
   function switchTheme() {
     const now = root.dataset.theme || (dark.matches ? "dark" : "light");
     const next = now === "dark" ? "light" : "dark";
-    setTheme(next);
-    try { localStorage.setItem(THEME, next); } catch { /* it lasts for this page */ }
+    root.dataset.theme = next;
+    document.cookie = `${THEME}=${next}; Path=/; SameSite=Strict; Max-Age=31536000`;
   }
-  setTheme(kept());
 
   // --- times ------------------------------------------------------------------------------------
 
