@@ -12,6 +12,7 @@ from bench.scenarios.spark import SPARK
 from bench.scenarios.starting import STARTING
 from bench.scenarios.subjects import SUBJECTS
 from bench.scenarios.throughput import THROUGHPUT
+from bench.scenarios.watching import WATCHING
 
 SCENARIOS = [
     *THROUGHPUT,
@@ -25,6 +26,7 @@ SCENARIOS = [
     *GROUPS,
     *DELAY,
     *SPARK,
+    *WATCHING,
     *HOSTILE,
 ]
 
