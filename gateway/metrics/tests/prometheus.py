@@ -31,7 +31,7 @@ DEADLINE = 60.0
 _LISTENING = re.compile(r'msg="Listening on" address=(\S+)')
 _READY = "Server is ready to receive web requests"
 _CONFIG = """
-global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+global: {{scrape_interval: 2s, scrape_timeout: 2s}}
 scrape_configs:
   - job_name: kumquat
     static_configs: [{{targets: ["{target}"]}}]

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     ResourceType,
 )
+from confluent_kafka.cimpl import NewTopic
 
 from kumquat.consumer import reject, retry
 from kumquat.gateway.metrics.tests.expressions import (
@@ -64,6 +65,9 @@ class Stage:
     def __init__(self, b: TestBroker) -> None:
         self._broker = b
         self._acts = 0
+        self._admin = AdminClient({"bootstrap.servers": b.bootstrap})
+        for made in self._admin.create_topics([NewTopic("orders"), NewTopic("later")]).values():
+            made.result(DEADLINE)
         self._configure("sharing", **{"consume.mode": "shared"})
         self._producer = Producer({"bootstrap.servers": b.bootstrap})
         self._sharer = self._consumer("sharing", "orders")
@@ -75,8 +79,7 @@ class Stage:
             for name, value in configs.items()
         ]
         resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
-        admin = AdminClient({"bootstrap.servers": self._broker.bootstrap})
-        for future in admin.incremental_alter_configs([resource]).values():
+        for future in self._admin.incremental_alter_configs([resource]).values():
             future.result(DEADLINE)
 
     def _consumer(self, group: str, topic: str) -> Consumer:
