@@ -7,7 +7,7 @@
     asking.py     data and actions by way of the admin endpoint's own handlers
     snapshot.py   sums over all subjects and groups, made in turns and shared by all open consoles
     samples.py    some numbers over time
-    diagnose.py   why a group stands still, in sentences. Pure
+    diagnose.py   why a group stands still. Pure; from what facts.py names, in the words of sentences.py
     charts.py     plots as SVG. Pure
     contents.py   bytes of a message as text, JSON, hex. Pure
     render.py     templates, and how numbers and times look

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from kumquat.core.clock import wall_clock_ms
 from kumquat.gateway.admin.times import read_past
 from kumquat.gateway.console import contents
+from kumquat.gateway.console.asking import Unanswered
 from kumquat.gateway.console.forms import BadForm, number, required
 from kumquat.gateway.console.pages.subjects import find
 from kumquat.gateway.console.views import messages
-from kumquat.gateway.console.views.trace import trace
+from kumquat.gateway.console.views.trace import NOTHING, Trace, trace
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -54,8 +55,16 @@ async def show_one(visit: Visit) -> Response:
         record=record,
         value=value,
         forms=FORMS,
-        trace=await trace(visit.broker, subject.name, offset),
+        trace=await _history(visit, subject.name, offset),
     )
+
+
+async def _history(visit: Visit, subject: str, offset: int) -> Trace:
+    """A message can be looked at although its history cannot be read."""
+    try:
+        return await trace(visit.broker, subject, offset)
+    except Unanswered:
+        return NOTHING
 
 
 def _time(text: str) -> int:

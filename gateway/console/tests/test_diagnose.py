@@ -6,14 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kumquat.gateway.console.diagnose import (
-    HELD_MS,
-    QUIET_MS,
-    Failing,
-    MemberFacts,
-    Situation,
-    diagnose,
-)
+from kumquat.gateway.console.diagnose import HELD_MS, QUIET_MS, diagnose
+from kumquat.gateway.console.facts import Failing, MemberFacts, Situation
 
 NOW = 1_700_000_000_000
 LONG = 60_000

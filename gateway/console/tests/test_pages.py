@@ -7,6 +7,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from kumquat.gateway.admin.http import Answer, HttpError
+from kumquat.gateway.admin.routes import ROUTES
 from kumquat.gateway.admin.tests.dead import REJECTED, Sent, die, send
 from kumquat.gateway.console.app import PAGES
 from kumquat.gateway.console.tests.browser import browser
@@ -17,6 +19,8 @@ from kumquat.gateway.tests.members import sharing
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kumquat.gateway.admin.arguments import Arguments
+    from kumquat.gateway.broker import Broker
     from kumquat.gateway.tests.harness import Served
 
 EVIL = "<img src=x onerror=alert(1)>\"'&</script><script>alert(2)</script>"
@@ -180,5 +184,57 @@ def test_messages_are_browsed_by_offset_and_time_and_none_is_left_out(tmp_path: 
             assert wrong.status == 400
             gone = await visitor.get("/console/message?subject=t&offset=120")
             assert (gone.status, "0 to 119" in gone.text) == (404, True)
+
+    serve(check, tmp_path)
+
+
+async def _trace(broker: Broker, arguments: Arguments) -> Answer:
+    event = {"at": 1_700_000_000_000, "event": "pulled", "text": EVIL}
+    group = {"group": EVIL, "state": "in flight", "member": EVIL, "since": 1, "due": None}
+    letter = {"subject": "t.g.dlq", "offset": 3, "group": "g", "reason": EVIL}
+    told = {"history": "all", "message": None}
+    return Answer(200, {**told, "events": [event], "groups": [group], "letters": [letter]})
+
+
+async def _search(broker: Broker, arguments: Arguments) -> Answer:
+    if arguments.text("key") == "bad":
+        raise HttpError(400, "INVALID_ARGUMENT", EVIL)
+    header = {"name": EVIL, "value": {"base64": "/w=="}}
+    found = {
+        "offset": 7,
+        "timestamp": 5,
+        "key": {"text": EVIL},
+        "value": {"text": EVIL, "cut": True},
+    }
+    scanned = {"batches": 3, "bytes": 99, "from": 0, "to": 7}
+    messages = [{**found, "headers": [header], "size": 9}, {**found, "key": None, "headers": []}]
+    return Answer(200, {"messages": messages, "scanned": scanned, "by": "scan", "next": 7})
+
+
+def test_the_history_and_the_search_of_another_package_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ROUTES, ("GET", "/trace"), (_trace, ("subject", "offset")))
+    monkeypatch.setitem(
+        ROUTES, ("GET", "/search"), (_search, ("subject", "key", "text", "limit", "after"))
+    )
+
+    async def check(served: Served) -> None:
+        await served.create("t")
+        await send(served, "t", [Sent(b"v")])
+        async with browser(served) as visitor:
+            for target in (
+                "/console/trace?subject=t&offset=0",
+                "/console/message?subject=t&offset=0",
+            ):
+                page = await visitor.get(target)
+                assert "in flight" in page.text
+                assert "<img src=x" not in page.text
+            found = await visitor.get("/console/search?subject=t&key=k")
+            assert "offset=7" in found.text
+            assert "after=7" in found.text
+            assert "<img src=x" not in found.text
+            wrong = await visitor.get("/console/search?subject=t&key=bad")
+            assert (wrong.status, "&lt;img src=x" in wrong.text) == (200, True)
 
     serve(check, tmp_path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.gateway.admin.lookup import page
 from kumquat.gateway.console.asking import Unanswered, ask
-from kumquat.gateway.console.diagnose import Cause, Situation, diagnose
+from kumquat.gateway.console.diagnose import diagnose
 from kumquat.gateway.console.snapshot import GroupRow, summary
 from kumquat.gateway.console.views.situation import Clients, situation
 from kumquat.gateway.net.turns import Turn
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from kumquat.core.delivery.state import Group
     from kumquat.gateway.broker import Broker
+    from kumquat.gateway.console.facts import Situation
+    from kumquat.gateway.console.sentences import Cause
     from kumquat.gateway.console.snapshot import Snapshot
 
 PAGE = 50

@@ -8,7 +8,7 @@ from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.console.diagnose import Cause, diagnose
+from kumquat.gateway.console.diagnose import diagnose
 from kumquat.gateway.console.views.situation import Clients, situation
 from kumquat.gateway.net.turns import Turn
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kumquat.core.delivery.state import Group
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.broker import Broker, BrokerStatistics
+    from kumquat.gateway.console.sentences import Cause
     from kumquat.gateway.console.snapshot import Snapshot
 
 LOOKED_AT = 20

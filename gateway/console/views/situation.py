@@ -20,7 +20,7 @@ import trio
 from kumquat.core.delivery.progress import Progress
 from kumquat.core.logs.messages.subject import ENTRY
 from kumquat.gateway.admin.groups.standing import standing
-from kumquat.gateway.console.diagnose import Failing, MemberFacts, Situation
+from kumquat.gateway.console.facts import Failing, MemberFacts, Situation
 from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED
 from kumquat.gateway.shares.sessions import Member as ShareMember
 

@@ -176,6 +176,15 @@ print(len(names) > 150, twice, hidden)
 """
 
 
+def test_the_console_has_its_templates_and_files(installed: Installed) -> None:
+    package = REPOSITORY / "gateway" / "console"
+    files = [*package.glob("templates/*"), *package.glob("static/*")]
+    with zipfile.ZipFile(installed.wheel) as archive:
+        names = set(archive.namelist())
+    assert len(files) > 10
+    assert {f"kumquat/gateway/console/{f.relative_to(package).as_posix()}" for f in files} <= names
+
+
 def test_each_module_has_one_name_and_needs_only_what_the_wheel_asks_for(
     installed: Installed, tmp_path: Path
 ) -> None:
