@@ -3,9 +3,9 @@
 Events are written some 100 ms after the first of them, or when there are many (buffer.py). Many are encoded
 in a thread. The subject is made when the first subject has `history` on, and never written to by clients.
 
-It must never hold up a client, nor fail its request. So nobody waits for it, except a `trace` that wants to
-be up to date (`flush`). If the log cannot be written (a full disk, a fence), or takes too long, or the
-subject cannot be made, the events are dropped and counted. `failing` in the statistics says why, and a
+It must never hold up a client, nor fail its request, nor end the broker. So nobody waits for it, except a
+`trace` that wants to be up to date (`flush`). If the log cannot be written (a full disk, a fence), or takes
+too long, or the subject cannot be made, or this code is at fault, the events are dropped and counted. `failing` in the statistics says why, and a
 `missed` event follows when it works again. The last moments before a kill of the process are not in the
 history; at a clean stop all is written.
 
@@ -88,6 +88,8 @@ class History:
         self._lock = trio.Lock()
         self._written = self._bytes = 0
         self._failing: str | None = None
+        self._fault: str | None = None
+        """The last fault whose traceback was logged."""
         self._complaints = Complaints(logger)
         self.recording = False
         subjects.watch_history(self._switch)
@@ -138,7 +140,7 @@ class History:
             with trio.move_on_after(_MOST_SECONDS, shield=True):
                 try:
                     await self._append(events)
-                except ANSWERABLE as error:
+                except Exception as error:  # whatever it is, it must not stop the broker
                     self.buffer.lost(events)
                     self._failed(error)
                 except trio.Cancelled:
@@ -174,8 +176,13 @@ class History:
 
     def _failed(self, error: Exception) -> None:
         self._failing = str(error)
+        if not isinstance(error, ANSWERABLE):
+            self._failing = f"{type(error).__name__}: {error}"
+            if self._fault != self._failing:
+                logger.error("a fault in the history of messages", exc_info=error)
+            self._fault = self._failing
         self.buffer.news.set()  # so that it is tried again
-        text = f"the history of messages cannot be written, events are dropped: {error}"
+        text = f"the history of messages cannot be written, events are dropped: {self._failing}"
         self._complaints.error("failing", text)
 
     # --- numbers ---------------------------------------------------------------------------------

@@ -14,7 +14,42 @@ from kumquat.gateway.topics.table import ACTIONS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from collections.abc import Iterator, Sequence
+
     import pytest
+
+    from kumquat.gateway.history.events import Event
+
+
+def test_a_fault_in_the_history_ends_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t", history="all")
+        await fill(served, "t", 1)
+        await told(served)
+
+        def fault(events: Sequence[Event]) -> Iterator[bytearray]:
+            raise ZeroDivisionError("a fault")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("kumquat.gateway.history.service.batches", fault)
+            await fill(served, "t", 1)
+            served.clock.jump(1)
+            await served.settled()
+            statistics = served.broker.statistics().history
+            assert statistics.failing == "ZeroDivisionError: a fault"
+            assert "Traceback" in caplog.text, "it is a fault: somebody has to mend it"
+            await fill(served, "t", 1)  # clients do not notice
+        served.clock.jump(2)
+        await served.settled()
+        assert brief(await told(served), "count") == [
+            ("produced", [[0, 1]], None),
+            ("produced", [[2, 1]], None),
+            ("missed", None, 1),
+        ]
+
+    serve(check, tmp_path)
 
 
 def test_a_full_disk_drops_the_history_and_tells_how_much(

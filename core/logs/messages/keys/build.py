@@ -89,7 +89,8 @@ def wanted_in(
         except (KeysDamaged, OSError):
             answered = False
         entries = reader.locator.entries(segment, row)
-        wanted.append(Wanted(subject, entries, row.next_sequence, row.entries_crc))
+        if entries:  # none: the index was just made again, and the subject is not in it
+            wanted.append(Wanted(subject, entries, row.next_sequence, row.entries_crc))
     return [] if answered else wanted
 
 
