@@ -10,6 +10,7 @@ import pytest
 from kumquat.gateway.admin.tests.dead import REJECTED, Sent, die, send
 from kumquat.gateway.console.app import PAGES
 from kumquat.gateway.console.tests.browser import browser
+from kumquat.gateway.console.views.messages import LISTED, browse, message
 from kumquat.gateway.console.views.subjects import PAGE
 from kumquat.gateway.tests.harness import serve
 from kumquat.gateway.tests.members import sharing
@@ -180,5 +181,22 @@ def test_messages_are_browsed_by_offset_and_time_and_none_is_left_out(tmp_path: 
             assert wrong.status == 400
             gone = await visitor.get("/console/message?subject=t&offset=120")
             assert (gone.status, "0 to 119" in gone.text) == (404, True)
+
+    serve(check, tmp_path)
+
+
+def test_a_list_of_long_messages_is_held_in_memory(tmp_path: Path) -> None:
+    """Fifty of a megabyte each, which are nothing on disk if they are compressed."""
+
+    async def check(served: Served) -> None:
+        await served.create("t")
+        long = b"x" * 100_000
+        for _ in range(3):
+            await send(served, "t", [Sent(long, long)])
+        subject = served.broker.log.subjects.by_name["t"]
+        page = await browse(served.broker, subject, 0)
+        assert [len(record.value or b"") for record in page.records] == [LISTED] * 3
+        assert [len(record.key or b"") for record in page.records] == [LISTED] * 3
+        assert (await message(served.broker, subject, 1)).value == long
 
     serve(check, tmp_path)
