@@ -1,7 +1,8 @@
 """The bytes of a key, a value or a header, as people read them: text, JSON, hex. Pure.
 
 Whatever a message holds is shown and nothing is run: templates escape all of it. A long value is cut to
-MOST bytes, and the page says so. Control characters in text are shown as their pictures (␀, ␛), so that a
+MOST bytes, and the page says so. JSON is laid out only as far as that makes it at most GROWTH times as
+long: each line of what is nested deeply begins with all its depth in spaces. Control characters in text are shown as their pictures (␀, ␛), so that a
 terminal or a browser does nothing with them; those that turn the direction of writing are shown as their
 codes, since they make a text look like another one.
 """
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 MOST = 64 << 10
 SHORT = 160
+GROWTH = 8
 _PICTURES = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13)} | {127: 0x2421}
 _TURNS = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 _SHOWN: dict[int, str | int] = {**_PICTURES, **_TURNS}
@@ -69,10 +71,16 @@ def _pretty(text: str) -> str | None:
     """Only objects and lists: a number or a word is better left as it is."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
+    parts, left = [], max(SHORT, GROWTH * len(text))
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text)):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                return None
     except (ValueError, RecursionError):
         return None
+    return "".join(parts)
 
 
 def dump(data: bytes) -> str:

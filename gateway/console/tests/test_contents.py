@@ -41,6 +41,14 @@ def test_a_long_value_is_shown_whole_or_breaks_a_character() -> None:
     assert show(b"\xff" * (MOST + 1), HEX).cut
 
 
+def test_a_small_value_becomes_a_page_of_sixty_megabytes() -> None:
+    """Nested 900 times, with each of its numbers on a line of its own."""
+    data = b"[" * 900 + b"1," * 30_000 + b"1" + b"]" * 900
+    shown = show(data)
+    assert (shown.form, shown.text) == (TEXT, data.decode())
+    assert show(b'{"a":{"b":{"c":[1,[2,[3]]]}}}').form == JSON
+
+
 def test_a_form_that_is_asked_for_is_not_given() -> None:
     assert show(b'{"a":1}', TEXT).text == '{"a":1}'
     assert show(b"\xff", TEXT).text == "\ufffd"

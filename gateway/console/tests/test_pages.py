@@ -12,6 +12,7 @@ from kumquat.gateway.admin.routes import ROUTES
 from kumquat.gateway.admin.tests.dead import REJECTED, Sent, die, send
 from kumquat.gateway.console.app import PAGES
 from kumquat.gateway.console.tests.browser import browser
+from kumquat.gateway.console.views.messages import LISTED, browse, message
 from kumquat.gateway.console.views.subjects import PAGE
 from kumquat.gateway.tests.harness import serve
 from kumquat.gateway.tests.members import sharing
@@ -236,5 +237,22 @@ def test_the_history_and_the_search_of_another_package_are_not_shown(
             assert "<img src=x" not in found.text
             wrong = await visitor.get("/console/search?subject=t&key=bad")
             assert (wrong.status, "&lt;img src=x" in wrong.text) == (200, True)
+
+    serve(check, tmp_path)
+
+
+def test_a_list_of_long_messages_is_held_in_memory(tmp_path: Path) -> None:
+    """Fifty of a megabyte each, which are nothing on disk if they are compressed."""
+
+    async def check(served: Served) -> None:
+        await served.create("t")
+        long = b"x" * 100_000
+        for _ in range(3):
+            await send(served, "t", [Sent(long, long)])
+        subject = served.broker.log.subjects.by_name["t"]
+        page = await browse(served.broker, subject, 0)
+        assert [len(record.value or b"") for record in page.records] == [LISTED] * 3
+        assert [len(record.key or b"") for record in page.records] == [LISTED] * 3
+        assert (await message(served.broker, subject, 1)).value == long
 
     serve(check, tmp_path)

@@ -1,7 +1,8 @@
 """The messages of a subject: a page from an offset on, from a time on, or the newest; and one of them.
 
 Reading is bounded: PAGE messages, and at most SCANNED bytes of batches. A batch may be compressed; it is
-opened in a thread, record by record, and no further than needed. Damaged batches are said to be so.
+opened in a thread, record by record, and no further than needed. Damaged batches are said to be so. Of the
+records of a list only the beginnings are kept: fifty that were compressed may be of any size.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 PAGE = 50
 SCANNED = 4 << 20
 READ_AT_ONCE = 1 << 20
+LISTED = 4 << 10
+"""Bytes of a key, a value or a header in a list."""
 
 
 class MessagePage(NamedTuple):
@@ -39,7 +42,7 @@ class MessagePage(NamedTuple):
 
 async def browse(broker: Broker, subject: Subject, first: int, limit: int = PAGE) -> MessagePage:
     first = max(first, subject.earliest)
-    end = subject.high_watermark
+    end, inflation = subject.high_watermark, broker.log.inflation.limit
     found: list[Record] = []
     at, scanned, damage = first, 0, None
     while at < end and len(found) < limit and scanned < SCANNED:
@@ -47,7 +50,7 @@ async def browse(broker: Broker, subject: Subject, first: int, limit: int = PAGE
             batches = await broker.log.read(subject, at, READ_AT_ONCE, True)
             some, at = await in_thread(
                 SEARCH,
-                partial(_records, batches, at, limit - len(found), broker.log.inflation.limit),
+                partial(_records, batches, at, limit - len(found), inflation, limit == 1),
             )
         except KumquatError as error:
             damage = f"from offset {at} on it cannot be read: {error}"
@@ -61,7 +64,7 @@ async def browse(broker: Broker, subject: Subject, first: int, limit: int = PAGE
 
 
 def _records(
-    batches: Sequence[bytes | memoryview], first: int, most: int, limit: int
+    batches: Sequence[bytes | memoryview], first: int, most: int, limit: int, whole: bool
 ) -> tuple[list[Record], int]:
     """Records from `first` on, and where to go on."""
     found: list[Record] = []
@@ -73,10 +76,18 @@ def _records(
                 continue
             if len(found) >= most:
                 return found, record.offset
-            found.append(record)
+            found.append(record if whole else _beginning(record))
             at = record.offset + 1
         at = max(at, head.base_offset + head.last_offset_delta + 1)
     return found, at
+
+
+def _beginning(record: Record) -> Record:
+    def cut(data: bytes | None) -> bytes | None:
+        return None if data is None else data[:LISTED]
+
+    headers = tuple((name[:LISTED], cut(value)) for name, value in record.headers)
+    return record._replace(key=cut(record.key), value=cut(record.value), headers=headers)
 
 
 def newest(subject: Subject, limit: int = PAGE) -> int:
