@@ -203,8 +203,8 @@ _DEFINITIONS = (
         BOOLEAN,
         "false",
         "real",
-        "Whether an index of the messages' keys is kept, for searches by key. It is made behind the "
-        "producers' backs, and costs them nothing; 16 bytes a message on disk.",
+        "Whether an index of the messages' keys is kept, for searches by key. It is made in the "
+        "background, costs producers nothing, and takes 16 bytes a message on disk.",
     ),
     Definition(
         "leader.replication.throttled.replicas",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from kumquat.core import pools
 from kumquat.core.logs.messages.keys import service
 from kumquat.core.logs.messages.keys.service import LOOK_SECONDS, RETRY_SECONDS
 from kumquat.core.logs.tests.batches import TIME
@@ -36,6 +37,13 @@ OPTIONS = {"log_segment_bytes": 4000}
 EVERY = 7
 
 
+async def settled(served: Served) -> None:
+    """No thread is at work. The harness takes a sync of the index of keys for one that is held."""
+    await served.settled()
+    while pools.at_work():
+        await served.settled()
+
+
 async def filled(served: Served, count: int = 210, *, index: bool = False) -> Subject:
     """A subject over several segments: message n has key n % 7 and value n."""
     await served.create("orders", **{"index.keys": "true"} if index else {})
@@ -44,14 +52,14 @@ async def filled(served: Served, count: int = 210, *, index: bool = False) -> Su
         sent = [Sent(b"key-%d" % (n % EVERY), b"value %d" % n) for n in range(first, first + 3)]
         served.broker.log.append_nowait(subject, memoryview(packed(sent)))
         await served.broker.log.wait_synced()
-    await served.settled()
+    await settled(served)
     return subject
 
 
 async def looked(served: Served) -> None:
     """The task has looked once more."""
     served.clock.jump(LOOK_SECONDS)
-    await served.settled()
+    await settled(served)
 
 
 def offsets(found: Found) -> list[int]:
@@ -83,7 +91,7 @@ def test_an_index_that_is_switched_on_later_or_off_again_changes_no_answer(tmp_p
         assert not keys_files(tmp_path)
         await check_all(served, subject, by_index=False)
         await served.broker.subjects.alter(subject, {"index.keys": "true"})
-        await served.settled()
+        await settled(served)
         segments = served.broker.log.log.state.segments
         assert len(segments) > 3
         assert len(keys_files(tmp_path)) == len(segments) - 1
@@ -160,7 +168,7 @@ def test_what_cannot_be_made_is_logged_once_scanned_and_made_later(
         served.files.write_error = None
         await check_all(served, subject, by_index=False)
         served.clock.jump(RETRY_SECONDS)
-        await served.settled()
+        await settled(served)
         await check_all(served, subject, by_index=True)
 
     serve(check, tmp_path, **OPTIONS)
@@ -223,7 +231,7 @@ def test_without_descriptors_it_waits_and_tries_again(tmp_path: Path) -> None:
         assert not keys_files(tmp_path)
         served.files.read_trouble.clear()
         served.clock.jump(RETRY_SECONDS)
-        await served.settled()
+        await settled(served)
         await check_all(served, subject, by_index=True)
 
     serve(check, tmp_path, **OPTIONS)
@@ -234,7 +242,7 @@ def test_a_file_of_keys_goes_with_its_segment(tmp_path: Path) -> None:
         subject = await filled(served, index=True)
         await looked(served)
         await served.broker.log.apply_retention()
-        await served.settled()
+        await settled(served)
         bases = [segment.base for segment in served.broker.log.log.state.segments[:-1]]
         assert [int(path.stem) for path in keys_files(tmp_path)] == bases
         found = await search(served.broker, Query(subject, key=b"key-3", limit=1000))
@@ -288,7 +296,7 @@ def test_time_bounds_are_exact_and_step_over_old_segments(tmp_path: Path) -> Non
             batch = packed([Sent(b"k", b"x" * 50, timestamp=TIME + n * 1000)])
             served.broker.log.append_nowait(subject, memoryview(batch))
             await served.broker.log.wait_synced()
-        await served.settled()
+        await settled(served)
         bounds = {"since": TIME + 280_500, "until": TIME + 290_000, "limit": 1000}
         found = await search(served.broker, Query(subject, **bounds))  # type: ignore[arg-type]
         assert offsets(found) == list(range(289, 280, -1))

@@ -186,14 +186,15 @@ class SearchMachine(RuleBasedStateMachine):
         which=st.integers(0, 5),
         how=st.sampled_from(("flip", "cut", "lose")),
         at=st.floats(0, 0.999),
+        far=st.booleans(),
     )
-    def damage_keys(self, which: int, how: str, at: float) -> None:
+    def damage_keys(self, which: int, how: str, at: float, far: bool) -> None:
         segment = self.sealed()[which % len(self.sealed())]
         files = self.driver.files
         if not files.exists(segment.keys_path) or not files.content(segment.keys_path):
             return
         content = bytearray(files.content(segment.keys_path))
-        place = int(at * len(content))
+        place = int(at * (len(content) if far else min(len(content), 300)))
         if how == "flip":
             content[place] ^= 1 << place % 8
             files.damage(segment.keys_path, bytes(content))
@@ -259,6 +260,11 @@ class SearchMachine(RuleBasedStateMachine):
         self.check(
             name, key, header, text, since, until, *bounds, newest=newest, limit=limit, after=None
         )
+
+    @rule(since=TIMES, until=TIMES, newest=st.booleans())
+    def search_by_time(self, since: int | None, until: int | None, newest: bool) -> None:
+        for name in SUBJECTS:
+            self.check(name, since=since, until=until, newest=newest, limit=1000)
 
     @rule(newest=st.booleans(), limit=st.sampled_from((1, 2, 1000)))
     def search_all_keys(self, newest: bool, limit: int) -> None:
