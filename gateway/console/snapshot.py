@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kumquat.core.delivery.state import Group, Progress
     from kumquat.core.logs.messages.subject import Subject
-    from kumquat.gateway.broker import Broker
+    from kumquat.gateway.broker import Broker, BrokerStatistics
 
 LIFE_SECONDS = 2.0
 OLD_SECONDS = 15.0
@@ -81,6 +81,8 @@ class Sample(NamedTuple):
 class Snapshot:
     at: float
     at_ms: int
+    statistics: BrokerStatistics
+    """Percentiles take a millisecond or two, so they are shared as well."""
     subjects: int = 0
     messages: int = 0
     """That were ever stored in the subjects that there are."""
@@ -148,8 +150,9 @@ class Snapshots:
         return now - last.at >= max(LIFE_SECONDS, last.took / SHARE)
 
     async def _make(self, last: Snapshot | None) -> Snapshot:
-        made = Snapshot(trio.current_time(), wall_clock_ms())
         turns = _Turns()
+        made = Snapshot(trio.current_time(), wall_clock_ms(), self._broker.statistics())
+        await turns.give_way()
         before = last if last is not None and made.at - last.at < OLD_SECONDS else None
         await self._look_at_subjects(made, before, turns)
         await self._look_at_groups(made, turns)

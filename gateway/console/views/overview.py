@@ -63,7 +63,7 @@ class Overview:
 
 
 async def overview(broker: Broker, snapshot: Snapshot) -> Overview:
-    statistics = broker.statistics()
+    statistics = snapshot.statistics
     disk = _disk(broker)
     troubles = [*_of_broker(statistics, disk), *(await _of_groups(broker, snapshot))]
     if count := snapshot.letters:
