@@ -184,7 +184,7 @@ class Recorder:
             if min(dues) != max(dues):
                 fields["dues"] = dues
             ranges = _runs([sequence for sequence, _, _ in chosen])
-            self.buffer.add(now, DELIVERED, subject.name, ranges, fields)
+            self.buffer.add(now, DELIVERED, subject.name, ranges, fields, len(chosen))
 
     # --- groups ----------------------------------------------------------------------------------
 
