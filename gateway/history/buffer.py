@@ -1,7 +1,7 @@
 """The events that wait to be written: a bounded list, and what was dropped.
 
-The bound is `history.buffer.events`. An event about many ranges counts as many, so that the memory is
-bounded too. What does not fit is dropped and counted: by subject, for the first thousand subjects. `missed`
+The bound is `history.buffer.events`. An event about many ranges, or with a long list of schedule ids, counts
+as many, so that the memory is bounded too. What does not fit is dropped and counted: by subject, for the first thousand subjects. `missed`
 events say so when the buffer is taken next.
 
 Synchronous, but for two events that wake the writing task (service.py): the first event since the last
@@ -49,12 +49,14 @@ class Buffer:
         subject: str,
         ranges: list[list[int]] | None,
         fields: Mapping[str, Any],
+        weight: int = 1,
     ) -> None:
+        """`weight`: how many events it counts as, if its fields are large."""
         if ranges is not None:
             while len(ranges) > MOST_RANGES:
                 self._put((at, event, subject, ranges[:MOST_RANGES], fields), MOST_RANGES)
                 ranges = ranges[MOST_RANGES:]
-        self._put((at, event, subject, ranges, fields), len(ranges) if ranges else 1)
+        self._put((at, event, subject, ranges, fields), max(weight, len(ranges or ())))
 
     def _put(self, event: Event, weight: int) -> None:
         weight += self._weight

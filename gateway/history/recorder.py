@@ -147,6 +147,9 @@ class Recorder:
         self, now: int, frame: WrittenFrame, parked: Sequence[tuple[int, int, bytes]]
     ) -> None:
         assert frame.payload is not None
+        # Backwards, so that the first counts. A batch may move thousands, all to the same time.
+        by_due = {due: sid for sid, due, _ in reversed(parked)}
+        by_name = {(due, name): sid for sid, due, name in reversed(parked)}
         for item in cancels_of(frame.payload):
             fields: dict[str, Any] = {"sid": item.sid, "delay_id": _text(item.delay_id)}
             if not _is_chosen(item.sid, frame.subject.config.history):
@@ -156,9 +159,8 @@ class Recorder:
             elif item.outcome == WAS_MOVED:
                 # It is parked again, in the same write, under a new schedule id.
                 fields["due"] = item.until
-                same = [(sid, name) for sid, due, name in parked if due == item.until]
-                same.sort(key=lambda each: each[1] != item.delay_id)
-                fields["to"] = same[0][0] if same else None
+                found = by_name.get((item.until, item.delay_id))
+                fields["to"] = by_due.get(item.until) if found is None else found
                 self._add(now, MOVED, frame.subject, None, fields)
 
     def _delivered(self, subject: Subject, first: int, entries: Sequence[tuple[int, int]]) -> None:
@@ -182,7 +184,7 @@ class Recorder:
             if min(dues) != max(dues):
                 fields["dues"] = dues
             ranges = _runs([sequence for sequence, _, _ in chosen])
-            self.buffer.add(now, DELIVERED, subject.name, ranges, fields)
+            self.buffer.add(now, DELIVERED, subject.name, ranges, fields, len(chosen))
 
     # --- groups ----------------------------------------------------------------------------------
 

@@ -1,22 +1,28 @@
 """How much is free on the disk of the data folder, looked at now and then in a thread.
 
 A disk that hangs (a network file system whose server is gone) lets such a call hang too. So nobody waits
-for it: who asks gets the last answer, and how old that is.
+for it: who asks gets the last answer, and how old that is. Nor does it end the broker, whatever goes wrong
+(a thread that cannot be started): then there is no new answer.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
+from kumquat.core.complaints import Complaints
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 LOOK_SECONDS = 5.0
 STALE_SECONDS = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +39,17 @@ class DiskState:
 class Disk:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._complaints = Complaints(logger)
         self.state: DiskState | None = None
         """None: not known yet."""
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except Exception as error:
+                self._complaints.error("look", f"nobody looks how much is free: {error!r}")
             await trio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:

@@ -7,7 +7,8 @@ Until then there is no event loop, so a thread answers, one request after the ot
     anything else        503
 
 It listens on the same socket that the endpoint then serves. A client that connects in between waits in the
-kernel's queue, and is answered by the endpoint. A client that sends nothing is given up after a second.
+kernel's queue, and is answered by the endpoint. A client has a second to send its request, however it sends
+it: others wait for it, and so does the end of the start. Nothing that a client sends ends the thread.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from kumquat.gateway.metrics.health import starting, starting_is_live
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 64
 CLIENT_SECONDS = 1.0
+MOST_HEAD = 64 << 10
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -36,6 +39,11 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "kumquat"
     sys_version = ""
     began = 0.0
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = BytesIO(_head(self.connection))
 
     def do_GET(self) -> None:
         seconds = time.monotonic() - self.began
@@ -111,5 +119,21 @@ def _serve(bound: socket.socket, wake: int, began: float) -> None:
             with client:
                 try:
                     handler(client, address, None)
-                except OSError:
-                    continue  # gone before it was answered
+                except Exception:
+                    continue  # gone before it was answered, or it speaks no HTTP
+
+
+def _head(client: socket.socket) -> bytes:
+    """The head of a request. Its body, if there is one, is not looked at."""
+    until, found = time.monotonic() + CLIENT_SECONDS, b""
+    while b"\r\n\r\n" not in found and b"\n\n" not in found and len(found) < MOST_HEAD:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        client.settimeout(left)
+        piece = client.recv(4096)
+        if not piece:
+            break
+        found += piece
+    client.settimeout(CLIENT_SECONDS)
+    return found

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from time import thread_time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
+from kumquat.core.logs.messages.format import CANCEL, PARKED
+from kumquat.core.logs.messages.observer import WrittenFrame
+from kumquat.core.logs.messages.parked import (
+    MOVED,
+    NO_ORIGIN,
+    CancelItem,
+    pack_cancels,
+    pack_origin,
+    pack_parked,
+)
 from kumquat.gateway.admin.tests.dead import Sent, send
+from kumquat.gateway.history.buffer import Buffer
+from kumquat.gateway.history.recorder import Recorder
 from kumquat.gateway.history.tests.told import brief, told
 from kumquat.gateway.shares.tests.consumers import (
     ACCEPT,
@@ -67,6 +81,27 @@ def test_delayed_messages_are_told_from_their_parking_to_their_delivery(tmp_path
         assert all(e["late_ms"] >= 0 for e in by_kind["delivered"])
 
     serve(check, tmp_path)
+
+
+def test_a_batch_that_moves_very_many_stops_the_loop() -> None:
+    """All to the same time: which was parked as which is found without comparing all with all."""
+    subject: Any = SimpleNamespace(name="t", config=SimpleNamespace(history=1))
+    buffer, nothing = Buffer(lambda: 1, 1 << 20), cast("Any", None)
+    names = [b"%d" % n for n in range(5_000)]
+    parked = b"".join(pack_parked(7_000, 1, name, b"x") for name in names)
+    moves = [CancelItem(MOVED, n, 5_000, 7_000, name) for n, name in enumerate(names)]
+    frames = [
+        WrittenFrame(PARKED, subject, 0, 0, 0, pack_origin(NO_ORIGIN) + parked),
+        WrittenFrame(CANCEL, subject, 0, 0, 0, pack_cancels(NO_ORIGIN, moves)),
+    ]
+    began = thread_time()
+    Recorder(nothing, nothing, lambda: 1, buffer).written(frames)
+    assert thread_time() - began < 1.5
+    events = buffer.take()
+    scheduled = {e[4]["delay_id"]: e[4]["sid"] for e in events if e[1] == "scheduled"}
+    moved = {e[4]["delay_id"]: e[4]["to"] for e in events if e[1] == "moved"}
+    assert len(moved) == 5_000
+    assert moved == scheduled
 
 
 def test_share_members_are_told_message_by_message(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from kumquat.gateway.history.buffer import Buffer
 from kumquat.gateway.history.events import MISSED, MOST_RANGES, batches
+from kumquat.gateway.history.recorder import Recorder
 from kumquat.gateway.history.tests.told import brief, told
 from kumquat.gateway.tests.harness import IO_ERROR, NO_SPACE, Served, produce, serve
 from kumquat.gateway.tests.sharing.test_sharing import fill
@@ -168,6 +170,17 @@ def test_an_event_about_very_many_ranges_fills_the_buffer_as_what_it_is(tmp_path
     assert missed[1] == MISSED
     buffer.add(1, "acked", "t", [[0, 1]], {})
     assert len(buffer) == 1, "what was taken leaves room"
+
+
+def test_lists_of_schedule_ids_outgrow_the_bound_of_the_buffer() -> None:
+    """One range, and five hundred ids and times: a thousand such events are not a thousand small ones."""
+    nothing, most = cast("Any", None), 10_000
+    buffer = Buffer(lambda: 1, most)
+    recorder = Recorder(nothing, nothing, lambda: 1, buffer)
+    subject: Any = SimpleNamespace(name="t", config=SimpleNamespace(history=1))
+    recorder.delivered(subject, 0, [(sid, sid) for sid in range(3 * most)])
+    *kept, _ = buffer.take()
+    assert sum(len(fields["sid"]) for *_, fields in kept) == most
 
 
 def test_subjects_without_number_do_not_make_the_count_of_what_was_missed_grow() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kumquat.gateway.metrics.disk import STALE_SECONDS, DiskState, least_free
+from kumquat.gateway.metrics.disk import LOOK_SECONDS, STALE_SECONDS, DiskState, least_free
 from kumquat.gateway.metrics.health import (
     STUCK_LOOP_SECONDS,
     Check,
@@ -22,6 +22,8 @@ from kumquat.gateway.tests.harness import IO_ERROR, Served, produce, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 GIB = 1 << 30
 
@@ -115,6 +117,32 @@ def test_a_folder_that_is_gone_ends_the_broker(tmp_path: Path) -> None:
         assert "No such file" in bad(ready(served.broker))["disk"]
 
     serve(check, tmp_path)
+
+
+def test_a_look_at_the_disk_that_fails_ends_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(served: Served) -> None:
+        broker = served.broker
+        await served.settled()
+        before = broker.disk.state
+
+        async def fails() -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(broker.disk, "look", fails)
+            served.clock.jump(LOOK_SECONDS)
+            await served.settled()
+            assert broker.disk.state is before
+            served.clock.jump(STALE_SECONDS)
+            assert "has not answered" in bad(ready(broker))["disk"]
+            await served.settled()
+        served.clock.jump(LOOK_SECONDS)
+        await served.settled()
+        assert "disk" not in bad(ready(broker))
+
+    serve(check, tmp_path, health_disk_min_free_bytes=0)
 
 
 def test_a_small_disk_is_full_when_it_is_empty() -> None:

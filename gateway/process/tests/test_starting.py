@@ -55,6 +55,41 @@ def test_a_client_that_says_nothing_holds_up_the_others(bound: socket.socket) ->
         assert silent.recv(1) == b"", "it is given up"
 
 
+def test_a_client_that_sends_byte_by_byte_holds_up_the_start(bound: socket.socket) -> None:
+    over, endured = threading.Event(), []
+
+    def trickle(client: socket.socket) -> None:
+        client.sendall(b"GET /health/live")
+        try:
+            for _ in range(300):
+                if over.wait(0.1):
+                    return
+                client.sendall(b"e")
+        except OSError:
+            return  # it was given up
+        endured.append("30 seconds")
+
+    with answering(bound):
+        slow = socket.create_connection(bound.getsockname())
+        thread = threading.Thread(target=trickle, args=(slow,))
+        thread.start()
+        assert get(bound, "/health/live")[0] == 200, "the others wait for it"
+    over.set()
+    thread.join()
+    slow.close()
+    assert not endured
+
+
+@pytest.mark.parametrize("said", [b"\0" * 100, b"\n\n", b"GET\r\n\r\n", b"GET / HTTP/9\r\n\r\n"])
+def test_garbage_ends_the_thread_that_answers(bound: socket.socket, said: bytes) -> None:
+    with answering(bound):
+        with socket.create_connection(bound.getsockname()) as client:
+            client.sendall(said)
+            client.shutdown(socket.SHUT_WR)
+            client.recv(1)
+        assert get(bound, "/health/live")[0] == 200
+
+
 def test_who_comes_between_the_two_is_refused(bound: socket.socket) -> None:
     with answering(bound):
         pass
@@ -87,7 +122,8 @@ def test_nobody_answers_while_the_log_is_recovered(
         asked.append(get(bound_here[0], "/health/ready"))
         raise Stop
 
-    def bind(listener: AdminListener) -> socket.socket:
+    def bind(listener: AdminListener, *, allow_remote: bool) -> socket.socket:
+        assert not allow_remote
         bound_here.append(bind_admin(listener))
         return bound_here[0]
 
