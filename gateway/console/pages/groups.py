@@ -48,7 +48,8 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def reset(visit: Visit) -> Response:
-    """First what would happen; with `sure`, it happens."""
+    """First what would happen; with `sure`, it happens. What was shown is done: the latest message, or the
+    one of two hours ago, may be another one by then."""
     form = visit.form
     name, subject = required(form, "group"), required(form, "subject")
     kind, place = required(form, "where"), form.get("place")
@@ -62,4 +63,5 @@ async def reset(visit: Visit) -> Response:
     if sure:
         said = f"{name} goes on with {subject} at offset {told['to']}."
         return visit.go("/console/group", said, name=name)
+    form = {**form, "where": "offset", "place": str(told["to"])}
     return await visit.page("reset.html", "groups", told=told, form=form)

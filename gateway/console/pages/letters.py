@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kumquat.core.clock import wall_clock_ms
+from kumquat.gateway.admin.times import read_past
 from kumquat.gateway.console import contents
 from kumquat.gateway.console.forms import number, required
 from kumquat.gateway.console.views import letters
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.responses import Response
 
     from kumquat.gateway.console.console import Visit
@@ -50,18 +55,31 @@ async def purge(visit: Visit) -> Response:
 
 async def _move(visit: Visit, what: str) -> Response:
     sure = "sure" in visit.form
-    told = await letters.move(visit.broker, what, visit.form, dry_run=not sure)
+    form = _fixed(visit.form)
+    told = await letters.move(visit.broker, what, form, dry_run=not sure)
     if not sure:
-        return await visit.page(
-            "letters_move.html", "letters", told=told, what=what, form=visit.form
-        )
+        form |= {"begun": str(told.begun)}  # none that dies later
+        return await visit.page("letters_move.html", "letters", told=told, what=what, form=form)
     done = "sent back" if what == "redrive" else "purged"
     said = f"{told.done:,} dead letter{'' if told.done == 1 else 's'} {done}."
     if told.refused:
         said += f" {sum(told.refused.values()):,} stayed: {'; '.join(told.refused)}."
-    if not told.complete:
+    if told.failed:
+        said += f" Then it failed: {told.failed}."
+    elif not told.complete:
         said += " There are more: repeat it."
-    return visit.go(HERE, said, good=not told.refused, **_back(visit))
+    good = not (told.refused or told.failed)
+    return visit.go(HERE, said, good=good, **_back(visit))
+
+
+def _fixed(form: Mapping[str, str]) -> dict[str, str]:
+    """Its times as moments: what is two hours ago when it is counted is earlier than that when somebody is
+    sure."""
+    fixed, now = dict(form), wall_clock_ms()
+    for name in ("since", "until"):
+        with suppress(ValueError, OverflowError):  # the answer says what is wrong with it
+            fixed[name] = str(read_past(form.get(name, ""), now))
+    return fixed
 
 
 def _back(visit: Visit) -> dict[str, str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+import pytest
 
 from kumquat.gateway.admin.tests.dead import Sent, die, letters_in, send
 from kumquat.gateway.console.tests.browser import browser
@@ -13,6 +16,7 @@ from kumquat.meta.values import LONG_MAX
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kumquat.gateway.console.tests.browser import Page
     from kumquat.gateway.tests.harness import Served
 
 
@@ -122,6 +126,49 @@ def test_letters_are_moved_before_anybody_is_sure(tmp_path: Path) -> None:
         assert len(letters_in(served, "t.g.dlq")) == 3
 
     serve(check, tmp_path)
+
+
+def test_a_reset_goes_elsewhere_than_was_shown(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        await send(served, "t", [Sent(b"v") for _ in range(5)])
+        async with browser(served) as visitor:
+            async with sharing(served, "g", "t", 1) as (member,):
+                await member.drain()
+                await member.commit()
+                await member.leave()
+            dry = await visitor.send("/console/group/reset", group="g", subject="t", where="latest")
+            assert "to offset 5?" in dry.text
+            await send(served, "t", [Sent(b"came meanwhile")])
+            said = await visitor.send("/console/group/reset", **hidden(dry))
+            assert "goes on with t at offset 5" in said.text
+
+    serve(check, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["redrive", "purge"])
+def test_letters_are_moved_that_died_after_they_were_counted(tmp_path: Path, what: str) -> None:
+    async def check(served: Served) -> None:
+        await served.create("t")
+        await die(served, "t", "g", [Sent(b"v")])
+        async with browser(served) as visitor:
+            asked = {"subject": "t.g.dlq", "since": "2h", "until": "0s"}
+            dry = await visitor.send(f"/console/letters/{what}", **asked)
+            assert "1 letter<" in dry.text
+            served.clock.jump(1)
+            await die(served, "t", "g", [Sent(b"later")])
+            said = await visitor.send(f"/console/letters/{what}", **hidden(dry))
+            assert "1 dead letter " in said.text
+            left = await visitor.send(f"/console/letters/{what}", subject="t.g.dlq")
+            assert "1 letter<" in left.text
+
+    serve(check, tmp_path)
+
+
+def hidden(page: Page) -> dict[str, str]:
+    """What the page's own form sends."""
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text)
+    return {name: value for name, value in found if name != "token"}
 
 
 def test_an_address_can_make_the_console_say_something(tmp_path: Path) -> None:

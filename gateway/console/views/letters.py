@@ -9,9 +9,12 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import trio
+
 from kumquat.core.delivery.actions import REASONS
 from kumquat.gateway.admin.dlq.wanted import FILTERS
-from kumquat.gateway.console.asking import ask
+from kumquat.gateway.console.asking import Unanswered, ask
+from kumquat.gateway.console.forms import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +25,8 @@ PAGE = 50
 SUBJECTS = 50
 PARTS = 200
 """Parts of a redrive or purge that one form does: each is up to a thousand letters."""
+MOVE_SECONDS = 15.0
+"""Then it ends too, so that the page can say what was done."""
 
 
 class Letters(NamedTuple):
@@ -43,6 +48,10 @@ class Move(NamedTuple):
     to: dict[str, int]
     refused: dict[str, int]
     complete: bool
+    begun: int
+    """Letters that died later are not meant."""
+    failed: str = ""
+    """Why it broke off after some of it was done."""
 
 
 async def letters(broker: Broker, asked: Mapping[str, str]) -> Letters:
@@ -93,17 +102,23 @@ async def move(broker: Broker, what: str, asked: Mapping[str, str], *, dry_run: 
     done = size = 0
     to: dict[str, int] = {}
     refused: dict[str, int] = {}
-    after, begun = None, None
+    after, begun, failed = None, number(asked, "begun"), ""
+    ends = trio.current_time() + MOVE_SECONDS
     for _ in range(PARTS):
-        part = await ask(
-            broker, "POST", f"/dlq/{what}", **wanted, after=after, begun=begun, dry_run=dry_run
-        )
-        begun = part["now"] if begun is None else begun
+        given = {**wanted, "after": after, "begun": begun or None, "dry_run": dry_run}
+        try:
+            part = await ask(broker, "POST", f"/dlq/{what}", **given)
+        except Unanswered as error:
+            if dry_run or not done:
+                raise
+            failed = str(error)
+            break
+        begun = begun or part["now"]
         done, size = done + part["done"], size + part["bytes"]
         for sums, more in ((to, part["to"]), (refused, part["refused"])):
             for name, count in more.items():
                 sums[name] = sums.get(name, 0) + count
         after = part["next"]
-        if after is None:
+        if after is None or trio.current_time() > ends:
             break
-    return Move(done, size, to, refused, after is None)
+    return Move(done, size, to, refused, after is None, begun, failed)
