@@ -165,11 +165,11 @@ def test_snapshots_are_completed_and_old_segments_deleted_by_themselves(tmp_path
             for _ in range(600):
                 await log.wait_synced(pull(log, 3))
                 log.append_nowait([actions.Ack(1, 5, 1, log.groups.slots[5][1][1].next)])
-            while log.log.has_chores:
+            # Until the snapshot is synced nothing is obsolete, and files are deleted in a thread.
+            while len(list((tmp_path / "actions").glob("*.actions"))) > 2:
                 await trio.lowlevel.checkpoint()
             assert log.statistics().segments == 2
             before = shape(log.groups)
-        assert len(list((tmp_path / "actions").glob("*.actions"))) == 2
         opened = ActionService.open(tmp_path)
         assert shape(opened.groups) == before
         opened.log.close()
