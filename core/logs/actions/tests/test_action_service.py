@@ -166,8 +166,9 @@ def test_snapshots_are_completed_and_old_segments_deleted_by_themselves(tmp_path
                 await log.wait_synced(pull(log, 3))
                 log.append_nowait([actions.Ack(1, 5, 1, log.groups.slots[5][1][1].next)])
             # Until the snapshot is synced nothing is obsolete, and files are deleted in a thread.
-            while len(list((tmp_path / "actions").glob("*.actions"))) > 2:
-                await trio.lowlevel.checkpoint()
+            with trio.fail_after(60):
+                while len(list((tmp_path / "actions").glob("*.actions"))) > 2:
+                    await trio.lowlevel.checkpoint()
             assert log.statistics().segments == 2
             before = shape(log.groups)
         opened = ActionService.open(tmp_path)
