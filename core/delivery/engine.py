@@ -118,7 +118,8 @@ def hand_out(
     if not at_hand:
         return []
     room = policy.room(progress, log, high_watermark, sharers, now)
-    most = min(max_records, room, portion(at_hand, sharers))
+    known = bool(policy.pace(log.member_id).rate)
+    most = min(max_records, room, portion(at_hand, sharers, known))
     if most <= 0:
         return []
     given: list[Range] = []
@@ -168,9 +169,10 @@ def awaits_alone(progress: Progress, caution: Caution) -> bool:
     return any(caution.alone(part.attempt) for part in parts)
 
 
-def portion(at_hand: int, sharers: int) -> int:
-    """A fair first helping of what is left: half a share, so that the last ones are small."""
-    return max(1, at_hand // (2 * max(1, sharers)))
+def portion(at_hand: int, sharers: int, known: bool) -> int:
+    """How much of what is left a member is given at once: a share, so that the last ones are small; half of
+    one while its pace is not known, since it may be slow."""
+    return max(1, at_hand // ((1 if known else 2) * max(1, sharers)))
 
 
 def pull_action(gid: int, sid: int, log: PullLog, ranges: Iterable[Range]) -> actions.Pull:
