@@ -1,6 +1,7 @@
 """Reading a subject for a trace: slice by slice, within a budget, and without holding up others.
 
-A slice is some batches. It is read as any Fetch reads, and its records are looked at in a thread. What
+A slice is some batches. It is read as any Fetch reads, and its records are looked at in the one thread that
+all searches share: a thread of its own for each, or one that clients need, would hold those up. What
 retention takes meanwhile, and what is damaged, is passed over: a trace tells what there is. When the budget
 of time or bytes is used up, reading stops, and `Budget.spent` says so.
 """
@@ -18,7 +19,7 @@ from kumquat.core.errors import (
     OffsetOutOfRange,
     UnsupportedCompression,
 )
-from kumquat.core.pools import SEARCH, in_thread
+from kumquat.core.pools import SCAN, in_thread
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
 from kumquat.core.records.compression import inflate
 from kumquat.core.records.records import records_of
@@ -93,7 +94,7 @@ class Slices:
         self.at = head.base_offset + head.last_offset_delta + 1
         self._budget.take(sum(map(len, batches)))
         limit, end = self._log.inflation.limit, self._end
-        found = await in_thread(SEARCH, _matching, batches, self._marks, fits, limit)
+        found = await in_thread(SCAN, _matching, batches, self._marks, fits, limit)
         return [record for record in found if begin <= record.offset < end]
 
 
