@@ -89,8 +89,8 @@ def starting_is_live() -> Health:
 
 async def live_by_now(broker: Broker) -> Health:
     """The same, but not by what was before the loop turned again. When it was held up for long, the request
-    of a probe may be served before the task that watches the loop: a broker that has just done a large piece
-    of work must not be killed for it."""
+    of a probe may be served before the task that watches the loop: a broker that has just done a large
+    piece of work must not be killed for it."""
     found = live(broker)
     for _ in range(_TURNS):
         if found.ok:

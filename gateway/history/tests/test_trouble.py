@@ -14,9 +14,8 @@ from kumquat.gateway.tests.sharing.test_sharing import fill
 from kumquat.gateway.topics.table import ACTIONS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import pytest
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 import struct
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
