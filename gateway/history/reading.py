@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SLICE_BYTES = 64 << 10
 SECONDS = 5.0
 MOST_BYTES = 64 << 20
+MOST_HEADERS = 100
 _GARBLED = (CorruptMessage, InvalidRecord, UnsupportedCompression)
 
 
@@ -129,8 +130,9 @@ def shown(data: bytes | None) -> dict[str, str] | None:
 
 
 def head_of(record: Record, stored: int | None) -> dict[str, Any]:
-    """A message without its value."""
-    headers = [{"name": name, "value": shown(value)} for name, value in record.headers]
+    """A message without its value, with the first of its headers."""
+    some = record.headers[:MOST_HEADERS]
+    headers = [{"name": name, "value": shown(value)} for name, value in some]
     pairs = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
     return {
         "timestamp": record.timestamp,
