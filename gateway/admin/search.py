@@ -13,7 +13,8 @@
 
 Keys and values are {"text": …}, or {"base64": …} where they are not UTF-8, or null. A long one is cut,
 with "cut": true and its whole "size"; `value_bytes` says how much of a value is given. A message's own
-"size" is that of key, value and headers.
+"size" is that of key, value and headers. Of very many headers the first ones are given, and
+"headers_left_out" says how many are not.
 
 `next` is not null when there may be more: because there are enough messages, or because a request reads
 no more than MOST_BYTES and takes no longer than SEARCH_SECONDS (gateway/search/scan.py). Ask again with
@@ -143,7 +144,7 @@ def _found(found: Found) -> dict[str, Any]:
 
 def message_view(message: Message) -> dict[str, Any]:
     """A message as answers show it."""
-    return {
+    view: dict[str, Any] = {
         "offset": message.offset,
         "timestamp": message.timestamp,
         "key": _view(message.key),
@@ -151,6 +152,9 @@ def message_view(message: Message) -> dict[str, Any]:
         "value": _view(message.value),
         "size": message.size,
     }
+    if message.headers_left_out:
+        view["headers_left_out"] = message.headers_left_out
+    return view
 
 
 def _view(content: Bytes | None) -> dict[str, str | int | bool] | None:

@@ -32,7 +32,7 @@ def routes(broker: Broker) -> list[BaseRoute]:
         return Response(text, headers={"content-type": exposition.CONTENT_TYPE})
 
     async def live(request: Request) -> Response:
-        return _health(health.live(broker))
+        return _health(await health.live_by_now(broker))
 
     async def ready(request: Request) -> Response:
         return _health(health.ready(broker))

@@ -1,8 +1,8 @@
 """The events that wait to be written: a bounded list, and what was dropped.
 
-The bound is `history.buffer.events`. An event about many ranges, or with a long list of schedule ids, counts
-as many, so that the memory is bounded too. What does not fit is dropped and counted: by subject, for the first thousand subjects. `missed`
-events say so when the buffer is taken next.
+The bound is `history.buffer.events`. An event about many ranges, or with a long list of schedule ids,
+counts as many, so that the memory is bounded too. What does not fit is dropped and counted: by subject, for
+the first thousand subjects. `missed` events say so when the buffer is taken next.
 
 Synchronous, but for two events that wake the writing task (service.py): the first event since the last
 `take`, and MANY of them.

@@ -86,13 +86,20 @@ async def past_of_delay(
 ) -> Past:
     """Of a message for later, which may have no sequence yet: all that is kept of its history."""
 
+    sids = {sid} if sid is not None else set[int]()
+
     def about(event: Told) -> bool:
-        return _of_delay(event) or event["event"] == DELIVERED
+        """Called in the order of events, so that all its schedule ids are known when it is delivered. There
+        may be millions of others, and a delivery has hundreds of ids."""
+        if event["event"] == DELIVERED:
+            return not sids.isdisjoint(event["sid"])
+        if not _of_delay(event):
+            return False
+        if delay_id is not None and event["delay_id"] == delay_id:
+            sids.add(event["sid"])
+        return delay_id is None or event["sid"] in sids
 
     events, cut = await _search(broker, [subject], 0, about, _MOST_DELAYS, budget)
-    sids = {sid} if sid is not None else set()
-    if delay_id is not None:
-        sids |= {e["sid"] for e in events if _of_delay(e) and e["delay_id"] == delay_id}
     found = [_shown(event, None) for event in _chain(events, sids)]
     for event in events:
         if event["event"] == DELIVERED:
@@ -183,7 +190,8 @@ def _missed_once(events: list[Told]) -> list[Told]:
     if not missed:
         return events
     once = {**missed[0], "count": sum(event["count"] for event in missed)}
-    return [once if event is missed[0] else event for event in events if event not in missed[1:]]
+    others = (event for event in events if event is missed[0] or event["event"] != MISSED)
+    return [once if event is missed[0] else event for event in others]
 
 
 def _shown(event: Told, sequence: int | None) -> Told:

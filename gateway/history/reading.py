@@ -1,6 +1,7 @@
 """Reading a subject for a trace: slice by slice, within a budget, and without holding up others.
 
-A slice is some batches. It is read as any Fetch reads, and its records are looked at in a thread. What
+A slice is some batches. It is read as any Fetch reads, and its records are looked at in the one thread that
+all searches share: a thread of its own for each, or one that clients need, would hold those up. What
 retention takes meanwhile, and what is damaged, is passed over: a trace tells what there is. When the budget
 of time or bytes is used up, reading stops, and `Budget.spent` says so.
 """
@@ -18,7 +19,7 @@ from kumquat.core.errors import (
     OffsetOutOfRange,
     UnsupportedCompression,
 )
-from kumquat.core.pools import SEARCH, in_thread
+from kumquat.core.pools import SCAN, in_thread
 from kumquat.core.records.batch import CODEC_MASK, HEAD_SIZE, read_head
 from kumquat.core.records.compression import inflate
 from kumquat.core.records.records import records_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 SLICE_BYTES = 64 << 10
 SECONDS = 5.0
 MOST_BYTES = 64 << 20
+MOST_HEADERS = 100
 _GARBLED = (CorruptMessage, InvalidRecord, UnsupportedCompression)
 
 
@@ -93,7 +95,7 @@ class Slices:
         self.at = head.base_offset + head.last_offset_delta + 1
         self._budget.take(sum(map(len, batches)))
         limit, end = self._log.inflation.limit, self._end
-        found = await in_thread(SEARCH, _matching, batches, self._marks, fits, limit)
+        found = await in_thread(SCAN, _matching, batches, self._marks, fits, limit)
         return [record for record in found if begin <= record.offset < end]
 
 
@@ -128,8 +130,9 @@ def shown(data: bytes | None) -> dict[str, str] | None:
 
 
 def head_of(record: Record, stored: int | None) -> dict[str, Any]:
-    """A message without its value."""
-    headers = [{"name": name, "value": shown(value)} for name, value in record.headers]
+    """A message without its value, with the first of its headers."""
+    some = record.headers[:MOST_HEADERS]
+    headers = [{"name": name, "value": shown(value)} for name, value in some]
     pairs = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
     return {
         "timestamp": record.timestamp,

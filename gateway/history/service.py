@@ -5,9 +5,9 @@ in a thread. The subject is made when the first subject has `history` on, and ne
 
 It must never hold up a client, nor fail its request, nor end the broker. So nobody waits for it, except a
 `trace` that wants to be up to date (`flush`). If the log cannot be written (a full disk, a fence), or takes
-too long, or the subject cannot be made, or this code is at fault, the events are dropped and counted. `failing` in the statistics says why, and a
-`missed` event follows when it works again. The last moments before a kill of the process are not in the
-history; at a clean stop all is written.
+too long, or the subject cannot be made, or this code is at fault, the events are dropped and counted.
+`failing` in the statistics says why, and a `missed` event follows when it works again. The last moments
+before a kill of the process are not in the history; at a clean stop all is written.
 
 Its own appends make no events: internal subjects have no history.
 """

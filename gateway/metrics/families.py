@@ -37,6 +37,9 @@ POOLS = {
     pools.DELIVER: "deliver",
     pools.QUERY: "query",
     pools.DECODE: "decode",
+    pools.SCAN: "scan",
+    pools.KEYS: "keys",
+    pools.HISTORY: "history",
 }
 """What a kind of thread is called in a label; a kind that is missing here has its own name."""
 

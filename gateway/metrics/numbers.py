@@ -18,6 +18,7 @@ import trio
 from kumquat.core.pools import THREADS, at_work_by_kind
 from kumquat.gateway.metrics import health
 from kumquat.gateway.net.limits import api_name
+from kumquat.gateway.net.traffic import UNKNOWN
 from kumquat.version import version
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ async def take(broker: Broker, scrape_cpu_seconds: float) -> tuple[Numbers, floa
             "decoded": _used(room.handled),
             "answers": _used(room.answers),
         },
-        requests={api_name(key): count for key, count in traffic.by_api().items()},
+        requests={_api(key): count for key, count in traffic.by_api().items()},
         fetched_bytes=traffic.fetched_bytes,
         produce_failures=traffic.produce_failures,
         fetch_failures=traffic.fetch_failures,
@@ -171,6 +172,10 @@ def buckets(histogram: Histogram, bounds: Sequence[int], unit: float) -> Buckets
     """`unit`: how many of what was counted are one of what is shown."""
     shown = tuple(bound / unit for bound in bounds)
     return Buckets(shown, histogram.below(bounds), histogram.count, histogram.total / unit)
+
+
+def _api(key: int) -> str:
+    return "unknown" if key == UNKNOWN else api_name(key)
 
 
 def _used(memory: Memory) -> Used:

@@ -27,6 +27,7 @@ from kumquat.core.pools import DECODE, in_thread
 from kumquat.gateway.net.dispatch import ANSWERABLE, Disconnect, dispatch
 from kumquat.gateway.net.limits import FREE
 from kumquat.gateway.net.repeats import Repeats, ToOpen
+from kumquat.gateway.net.traffic import UNKNOWN
 from kumquat.gateway.wire.codes import ErrorCode
 from kumquat.gateway.wire.errors import WireError
 from kumquat.gateway.wire.frame import read_request_header
@@ -144,8 +145,9 @@ class BurstHandler:
         self._session.client_id = client_id
         self._session.api_key = key
         self._session.version = version
-        self._traffic.requests[key] += 1
         route = dispatch.routes.get((key, version)) or dispatch.find(key, version)
+        counted = key if route is not None or key in dispatch.apis else UNKNOWN
+        self._traffic.requests[counted] += 1
         if route is None:
             self._refuse_version(key, version, correlation_id)
         return route, correlation_id, start

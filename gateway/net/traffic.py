@@ -3,9 +3,10 @@
 The numbers only grow; /metrics shows them. They are plain attributes of one object, changed on the event
 loop. Nothing is counted per record:
 
-- requests, by API, when their header is read. Requests that a template takes (repeats.py) are counted
-  once for their burst, and all of them are Produce. When a burst ends with its connection closed, those
-  of them that were in it are not counted.
+- requests, by API, when their header is read. Those of APIs that are not served count as one, UNKNOWN: a
+  client may make up 65,536 of them, and each would be a series of its own for ever. Requests that a
+  template takes (repeats.py) are counted once for their burst, and all of them are Produce. When a burst
+  ends with its connection closed, those of them that were in it are not counted.
 - what a Fetch or ShareFetch was given, once for each answer.
 - batches that were refused, and partitions that a Fetch could not read, where the error is made.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 PRODUCE = 0
+UNKNOWN = -1
 
 
 class Traffic:

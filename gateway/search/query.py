@@ -15,6 +15,10 @@ MAX_LIMIT = 1000
 MAX_VALUE = 4096
 MAX_FIELD = 1024
 """Keys and values of headers are cut to this."""
+MAX_HEADERS = 100
+"""Of a message. Empty ones are two bytes each: a message of 1 MB may have half a million."""
+_HEADER_BYTES = 100
+"""What a header takes in an answer, beside its name and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +85,26 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, Bytes | None], ...]
     size: int
     """Of key, value and headers together."""
+    headers_left_out: int = 0
 
     @property
     def held(self) -> int:
         """How many bytes of it are in memory."""
         values = sum(len(value.data) for _, value in self.headers if value is not None)
         own = sum(len(each.data) for each in (self.key, self.value) if each is not None)
-        return own + values + sum(len(name) for name, _ in self.headers)
+        names = sum(len(name) + _HEADER_BYTES for name, _ in self.headers)
+        return own + values + names
 
 
 def shortened(record: Record, most: int) -> Message:
     """A message of an answer: a value of up to `most` bytes."""
     offset, timestamp, key, value, headers = record
-    pairs = tuple((name, _start(data, MAX_FIELD)) for name, data in headers)
+    pairs = tuple((name, _start(data, MAX_FIELD)) for name, data in headers[:MAX_HEADERS])
     size = len(key or b"") + len(value or b"")
     size += sum(len(name.encode()) + len(data or b"") for name, data in headers)
-    return Message(offset, timestamp, _start(key, MAX_FIELD), _start(value, most), pairs, size)
+    left_out = len(headers) - len(pairs)
+    short = _start(key, MAX_FIELD), _start(value, most)
+    return Message(offset, timestamp, *short, pairs, size, left_out)
 
 
 def _start(data: bytes | None, most: int) -> Bytes | None:

@@ -11,7 +11,7 @@ from kumquat.gateway.admin.arguments import Arguments
 from kumquat.gateway.admin.http import HttpError
 from kumquat.gateway.admin.routes import ROUTES
 from kumquat.gateway.admin.tests.dead import TIME, Sent, die, send
-from kumquat.gateway.history import reading
+from kumquat.gateway.history import past, reading
 from kumquat.gateway.tests.harness import Served, serve
 from kumquat.gateway.tests.members import Member, sharing
 from kumquat.gateway.tests.sharing.test_sharing import fill
@@ -157,6 +157,33 @@ def test_a_delayed_message_is_traced_by_its_ids_and_later_by_its_offset(tmp_path
         assert trace["events"][-1]["late_ms"] >= 0
 
     serve(check, tmp_path)
+
+
+def test_the_delays_of_others_fill_a_trace_until_it_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "_MOST_DELAYS", 5)
+
+    async def check(served: Served) -> None:
+        await served.create("t", history="all")
+        for n in range(10):
+            headers = [("qmq-delay-ms", b"50"), ("qmq-delay-id", b"%d" % n)]
+            await send(served, "t", [Sent(b"x", headers=headers)])
+        subject = served.broker.log.subjects.by_name["t"]
+        while subject.high_watermark < 10:
+            served.clock.jump(0.1)
+            await served.settled()
+        life = await ask(served, subject="t", id="7")
+        assert kinds(life) == ["scheduled", "delivered"]
+        assert "cut" not in life
+
+    serve(check, tmp_path)
+
+
+def test_the_same_number_dropped_twice_is_not_told_at_all() -> None:
+    missed = {"at": 1, "event": "missed", "subject": "t", "count": 3}
+    acked = {"at": 2, "event": "acked", "subject": "t"}
+    assert past._missed_once([missed, acked, dict(missed)]) == [{**missed, "count": 6}, acked]
 
 
 def test_what_retention_took_still_has_its_history(tmp_path: Path) -> None:

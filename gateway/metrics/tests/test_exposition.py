@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,18 @@ def test_connections_that_were_refused_are_not_counted(tmp_path: Path) -> None:
         assert found["kumquat_connections_opened_total"][at()] == 1
 
     serve(check, tmp_path, max_connections=1)
+
+
+def test_a_client_makes_up_apis_and_each_becomes_a_series(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        for key in (*range(200, 220), -1, -32768, 32767):
+            async with served.client() as client:
+                await client.stream.send_all(struct.pack(">ihhih", 10, key, 0, 1, -1))
+                assert await client.closed()
+        requests = (await scrape(served))["kafka_network_requestmetrics_requests_total"]
+        assert requests == {at(request="Produce"): 0, at(request="unknown"): 23}
+
+    serve(check, tmp_path)
 
 
 def test_batches_that_were_not_written_are_counted_as_written(tmp_path: Path) -> None:

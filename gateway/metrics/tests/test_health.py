@@ -13,6 +13,7 @@ from kumquat.gateway.metrics.health import (
     Check,
     Health,
     live,
+    live_by_now,
     ready,
     starting,
     starting_is_live,
@@ -66,6 +67,26 @@ def test_a_log_that_is_fenced_is_not_told_or_kills_the_broker(tmp_path: Path) ->
         broker.actions.log.commit.fence(OSError(errno.EIO, "trouble"))
         assert "action_log" in bad(ready(broker))
         assert "restart" in bad(live(broker))["logs"]
+
+    serve(check, tmp_path)
+
+
+def test_a_broker_is_killed_since_it_was_busy(tmp_path: Path) -> None:
+    """A probe that waited while the loop did not turn comes before the task that watches the loop."""
+
+    async def check(served: Served) -> None:
+        broker = served.broker
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.lag.run)
+            await served.settled()
+            served.clock.jump(1)
+            await served.settled()
+            served.clock.jump(STUCK_LOOP_SECONDS + 5)
+            assert not live(broker).ok, "it does not know yet that the loop turns"
+            assert (await live_by_now(broker)).ok
+            nursery.cancel_scope.cancel()
+        served.clock.jump(STUCK_LOOP_SECONDS + 5)
+        assert not (await live_by_now(broker)).ok, "the task is gone"
 
     serve(check, tmp_path)
 

@@ -174,54 +174,6 @@ def test_what_cannot_be_made_is_logged_once_scanned_and_made_later(
     serve(check, tmp_path, **OPTIONS)
 
 
-@pytest.mark.parametrize("where", ["wanted_in", "Build.step"])
-def test_a_fault_in_the_index_of_keys_ends_the_broker(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    where: str,
-) -> None:
-    def fault(*arguments: object) -> None:
-        raise ZeroDivisionError("a fault")
-
-    async def check(served: Served) -> None:
-        subject = await filled(served)
-        with monkeypatch.context() as patched:
-            patched.setattr(f"kumquat.core.logs.messages.keys.service.{where}", fault)
-            await served.broker.subjects.alter(subject, {"index.keys": "true"})
-            await looked(served)
-        assert "a fault while" in caplog.text
-        assert not keys_files(tmp_path)
-        await check_all(served, subject, by_index=False)
-        served.clock.jump(RETRY_SECONDS)
-        await served.settled()
-        await check_all(served, subject, by_index=True)
-
-    serve(check, tmp_path, **OPTIONS)
-
-
-def test_a_file_of_keys_is_not_made_for_a_subject_that_comes_back_to_it(tmp_path: Path) -> None:
-    """What is complete is known by a number, not by comparing subjects: none may be passed over."""
-
-    async def check(served: Served) -> None:
-        subject = await filled(served, index=True)
-        await served.create("other", **{"index.keys": "true"})
-        await looked(served)
-        for path in keys_files(tmp_path):
-            path.unlink()
-        served.broker.keys.files.forget(served.broker.log.log.state.segments[0])
-        await looked(served)
-        assert not keys_files(tmp_path), "nobody looks at what is complete"
-        await served.broker.subjects.alter(subject, {"index.keys": "false"})
-        await served.broker.subjects.alter(subject, {"index.keys": "true"})
-        await looked(served)
-        await looked(served)
-        assert keys_files(tmp_path)
-        await check_all(served, subject, by_index=True)
-
-    serve(check, tmp_path, **OPTIONS)
-
-
 def test_without_descriptors_it_waits_and_tries_again(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         subject = await filled(served)
