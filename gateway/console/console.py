@@ -88,7 +88,7 @@ class Console:
             response = await self._answer(page, visit)
             response.headers.update(security.HEADERS)
             response.headers.setdefault("cache-control", "no-cache")
-            if cookie is None:
+            if not cookie:
                 response.headers["set-cookie"] = f"{COOKIE}={visit.cookie}; {COOKIE_ATTRIBUTES}"
             return response
 
