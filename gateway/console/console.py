@@ -30,6 +30,7 @@ from kumquat.gateway.console.security import COOKIE, COOKIE_ATTRIBUTES, FIELD, F
 from kumquat.gateway.console.snapshot import Snapshots
 from kumquat.gateway.console.views.delays import HourCounts
 from kumquat.gateway.console.views.subjects import Names
+from kumquat.gateway.console.views.trace import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -63,6 +64,7 @@ class Console:
         self.lags = Lags()
         self.names = Names(broker)
         self.hour_counts = HourCounts(broker)
+        self.traces = Traces(broker)
         self._notices: dict[str, Notice] = {}
         self._renderers = trio.CapacityLimiter(RENDERERS)
 

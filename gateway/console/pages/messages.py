@@ -10,7 +10,6 @@ from kumquat.gateway.console import contents
 from kumquat.gateway.console.forms import BadForm, number, required
 from kumquat.gateway.console.pages.subjects import find
 from kumquat.gateway.console.views import messages
-from kumquat.gateway.console.views.trace import trace
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -54,7 +53,7 @@ async def show_one(visit: Visit) -> Response:
         record=record,
         value=value,
         forms=FORMS,
-        trace=await trace(visit.broker, subject.name, offset),
+        trace=await visit.console.traces.of(subject.name, offset),
     )
 
 
