@@ -109,7 +109,7 @@ class Stage:
 
     def letters(self, subject: str, group: str, count: int) -> None:
         """Messages of a subject become dead letters of a group, which then has no members."""
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap)
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=False)
         consumer = KafkaConsumer(
             subject,
             bootstrap_servers=self.bootstrap,

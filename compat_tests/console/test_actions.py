@@ -32,6 +32,26 @@ def test_a_message_cannot_be_produced(chromium: Browser, stage: Stage, narrow: b
         expect(page.get_by_text("tenant")).to_be_visible()
 
 
+def test_a_double_click_produces_twice(chromium: Browser, stage: Stage) -> None:
+    subject = stage.new()
+    stage.create([subject])
+    with tab(chromium, stage.admin) as page:
+        page.goto(f"/console/produce?subject={subject}")
+        page.get_by_label("Value", exact=True).fill("a payment")
+        # The second click comes when the first form has been sent and not answered.
+        page.evaluate(
+            """() => {
+              const button = document.querySelector("button.main");
+              button.click();
+              setTimeout(() => button.click(), 5);
+            }"""
+        )
+        expect(page.locator(".notice.good")).to_have_text("The message is stored at offset 0.")
+        page.go_back()
+        page.get_by_role("button", name="Produce").click()
+        expect(page.locator(".notice.good")).to_have_text("The message is stored at offset 1.")
+
+
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 def test_a_delay_cannot_be_moved_or_cancelled(
     chromium: Browser, stage: Stage, narrow: bool

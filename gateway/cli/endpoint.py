@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 import click
 
 from kumquat.gateway.cli.command import DONE, REFUSED, Unreachable
+from kumquat.gateway.cli.tables import json_line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,9 +52,9 @@ def report(
 ) -> int:
     """Show an answer, or why there is none, and give the exit code."""
     if as_json:
-        print(json.dumps(answer, ensure_ascii=False))
+        print(json_line(answer))
     elif "error" in answer:
-        print(f"kumquat: {answer['message']}", file=sys.stderr)
+        print(plain(f"kumquat: {answer['message']}"), file=sys.stderr)
     else:
         for line in show(answer):
             print(line)
@@ -80,7 +81,8 @@ def ask(
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         if method == "GET":
-            connection.request("GET", f"{path}?{urlencode(values)}" if values else path)
+            query = urlencode(values, errors="surrogateescape")  # bytes as they were given
+            connection.request("GET", f"{path}?{query}" if values else path)
         else:
             headers = {"Content-Type": "application/json"}
             connection.request(method, path, json.dumps(values), headers)

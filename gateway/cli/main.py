@@ -16,6 +16,7 @@ error.
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import click
 
@@ -84,6 +85,9 @@ kumquat = Commands(
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what a terminal has no character for is no failure
+            stream.reconfigure(errors="backslashreplace")
     if instruction := os.environ.get(COMPLETE):
         from click.shell_completion import shell_complete
 

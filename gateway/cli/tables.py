@@ -10,6 +10,8 @@ cursor of whoever looks at it.
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +23,20 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 LONGEST = 60
+_CONTROLS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Those that JSON leaves as they are."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def plain(text: str) -> str:
     """A text from a message, without characters that control a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def json_line(value: object) -> str:
+    """JSON in one line. What controls a terminal, or is half a character, is escaped: it means the same."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def time_or_dash(time: int | None) -> str:

@@ -30,6 +30,7 @@ from kumquat.gateway.console.security import COOKIE, COOKIE_ATTRIBUTES, FIELD, F
 from kumquat.gateway.console.snapshot import Snapshots
 from kumquat.gateway.console.views.delays import HourCounts
 from kumquat.gateway.console.views.subjects import Names
+from kumquat.gateway.console.views.trace import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -65,6 +66,7 @@ class Console:
         self.lags = Lags()
         self.names = Names(broker)
         self.hour_counts = HourCounts(broker)
+        self.traces = Traces(broker)
         self._notices: dict[str, Notice] = {}
         self._renderers = trio.CapacityLimiter(RENDERERS)
 
@@ -90,7 +92,7 @@ class Console:
             response = await self._answer(page, visit)
             response.headers.update(security.HEADERS)
             response.headers.setdefault("cache-control", "no-cache")
-            if cookie is None:
+            if not cookie:
                 response.headers["set-cookie"] = f"{COOKIE}={visit.cookie}; {COOKIE_ATTRIBUTES}"
             return response
 

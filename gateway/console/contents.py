@@ -1,10 +1,10 @@
 """The bytes of a key, a value or a header, as people read them: text, JSON, hex. Pure.
 
 Whatever a message holds is shown and nothing is run: templates escape all of it. A long value is cut to
-MOST bytes, and the page says so. JSON is laid out only as far as that makes it at most GROWTH times as
-long: each line of what is nested deeply begins with all its depth in spaces. Control characters in text are shown as their pictures (␀, ␛), so that a
-terminal or a browser does nothing with them; those that turn the direction of writing are shown as their
-codes, since they make a text look like another one.
+MOST bytes, and the page says so. JSON is laid out only where that makes it at most GROWTH times as long:
+each line of what is nested deeply begins with all its depth in spaces. Control characters in text are shown
+as their pictures (␀, ␛), so that a terminal or a browser does nothing with them; those that turn the
+direction of writing are shown as their codes, since they make a text look like another one.
 """
 
 from __future__ import annotations

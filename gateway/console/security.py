@@ -60,7 +60,7 @@ class Forbidden(Exception):
 def check_origin(headers: Mapping[str, str]) -> None:
     """For requests that change something; names of headers in lower case. Raises Forbidden."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+    if origin is not None and _place(origin) != headers.get("host", "").lower():
         raise Forbidden(f"this form was sent by {origin!r}, not by the console")
     if site is not None and site not in OWN:
         raise Forbidden(f"this form was sent by another site ({site})")
@@ -80,8 +80,20 @@ class Tokens:
 
     def check(self, cookie: str | None, token: str | None) -> None:
         """Raises Forbidden."""
-        if not cookie or not token or not hmac.compare_digest(self.of(cookie), token):
+        if not cookie or not token or not _same(self.of(cookie), token):
             raise Forbidden(
                 "this form is older than the broker's last start, or was not made by the console: go "
                 "back, load the page again and repeat what you did"
             )
+
+
+def _place(origin: str) -> str | None:
+    """Host and port; None: it is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _same(known: str, given: str) -> bool:
+    return hmac.compare_digest(known.encode(), given.encode())

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 POLL_MS = 200
 COMMIT_SECONDS = 5.0
+QUIET_SECONDS = 5.0
+"""With `-e`: after so long without a record it is looked whether the broker is still there."""
 DEFAULT_FORMAT = "%s\\n"
 
 
@@ -121,6 +123,7 @@ class Reading:
     def __init__(self, bootstrap: str, topic: str, group: str | None, start: Start) -> None:
         from kafka import KafkaConsumer, TopicPartition
 
+        self._bootstrap = bootstrap
         self._place = TopicPartition(topic, 0)
         self._group = group
         self._done: int | None = None
@@ -160,12 +163,18 @@ class Reading:
         return None if found is None else int(found.offset)
 
     def records(self, exit_at_end: bool) -> Iterator[Any]:
-        """Those that are there, then those that come; `None` when there is nothing for the moment."""
+        """Those that are there, then those that come; `None` when there is nothing for the moment. Raises
+        Unreachable if there is to be an end, and nobody there to reach it with."""
+        heard = monotonic()
         while True:
             for found in self._consumer.poll(POLL_MS).values():
                 yield from found
+                heard = monotonic()
             if exit_at_end and self._at_end():
                 return
+            if exit_at_end and monotonic() - heard > QUIET_SECONDS:
+                settings(self._bootstrap)
+                heard = monotonic()
             yield None
 
     def _at_end(self) -> bool:

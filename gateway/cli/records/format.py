@@ -17,9 +17,10 @@ Pure.
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
+
+from kumquat.gateway.cli.tables import json_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,7 +124,8 @@ class Format:
 
     def _header(self, header: tuple[str, bytes | None]) -> bytes:
         name, value = header
-        return name.encode() + b"=" + self._shown(value)
+        shown = visible(name.encode()) if self._encode is visible else name.encode()
+        return shown + b"=" + self._shown(value)
 
 
 def _length(data: bytes | None) -> bytes:
@@ -141,7 +143,7 @@ def as_json(record: Any) -> bytes:
         "value": _json(record.value),
         "headers": _headers(record.headers),
     }
-    return json.dumps(shown, ensure_ascii=False).encode(errors="surrogateescape") + b"\n"
+    return json_line(shown).encode() + b"\n"
 
 
 def _headers(headers: Sequence[tuple[str, bytes | None]]) -> list[list[Any]]:

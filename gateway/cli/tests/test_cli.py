@@ -12,6 +12,7 @@ import pytest
 
 from kumquat.gateway.cli import hints
 from kumquat.gateway.cli.main import COMMANDS, main
+from kumquat.gateway.cli.tests import terminal
 from kumquat.gateway.config.options import BrokerConfig
 from kumquat.gateway.testing.broker import TestBroker, broker
 from kumquat.version import version
@@ -307,3 +308,10 @@ def test_the_lines_to_paste_name_an_address_that_can_be_reached() -> None:
     assert " 127.0.0.1:9092 " in hints.hints("0.0.0.0:9092")[0]
     assert " 127.0.0.1:9092 " in hints.hints("[::]:9092")[0]
     assert " [::1]:9092 " in hints.hints("[::1]:9092")[0]
+
+
+def test_a_terminal_without_umlauts_ends_a_command(tmp_path: Path) -> None:
+    wrong = ["doctor", "--machine", "--data", str(tmp_path / "ä")]
+    result = terminal.shell(*wrong, PYTHONIOENCODING="ascii")
+    assert "Traceback" not in result.err
+    assert "\\xe4" in result.text

@@ -12,7 +12,6 @@ answer; with `--all` a line for each message.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +19,7 @@ import click
 from kumquat.gateway.cli.command import DONE, Action
 from kumquat.gateway.cli.endpoint import asking, report
 from kumquat.gateway.cli.names import complete_topics
-from kumquat.gateway.cli.tables import listing, plain, size
+from kumquat.gateway.cli.tables import json_line, listing, plain, size
 from kumquat.gateway.cli.watch.messages import ask_route, headers, shown
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def search(subject: str, everything: bool, admin: str, as_json: bool, **query: s
         if not everything or status >= 300:
             return report(as_json, status, answer, show)
         for message in answer["messages"] if as_json else ():
-            print(json.dumps(message, ensure_ascii=False))
+            print(json_line(message))
         if not as_json and answer["messages"]:
             print("\n".join(_rows(answer)))
         if following is None:

@@ -11,7 +11,7 @@ from kumquat.gateway.console.asking import Unanswered
 from kumquat.gateway.console.forms import BadForm, number, required
 from kumquat.gateway.console.pages.subjects import find
 from kumquat.gateway.console.views import messages
-from kumquat.gateway.console.views.trace import NOTHING, Trace, trace
+from kumquat.gateway.console.views.trace import NOTHING, Trace
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -62,7 +62,7 @@ async def show_one(visit: Visit) -> Response:
 async def _history(visit: Visit, subject: str, offset: int) -> Trace:
     """A message can be looked at although its history cannot be read."""
     try:
-        return await trace(visit.broker, subject, offset)
+        return await visit.console.traces.of(subject, offset)
     except Unanswered:
         return NOTHING
 

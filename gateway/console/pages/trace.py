@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kumquat.gateway.console.asking import Unanswered
 from kumquat.gateway.console.forms import number
-from kumquat.gateway.console.views.trace import NOTHING, trace
+from kumquat.gateway.console.views.trace import NOTHING
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -20,7 +20,7 @@ async def show(visit: Visit) -> Response:
     offset = number(visit.values, "offset") if "offset" in visit.values else None
     if subject is not None and offset is not None:
         try:
-            found = await trace(visit.broker, subject, offset)
+            found = await visit.console.traces.of(subject, offset)
         except Unanswered as error:
             wrong = str(error)
     return await visit.page(

@@ -135,7 +135,12 @@
 
   function askFirst(event) {
     const form = event.target, text = form.dataset?.sure;
-    if (!text || form.dataset.confirmed) return;
+    if (form.method !== "post") return;
+    if (form.dataset.sent) return event.preventDefault();  // a double click: it is on its way
+    if (!text || form.dataset.confirmed) {
+      form.dataset.sent = "yes";
+      return;
+    }
     event.preventDefault();
     const dialog = byId("sure");
     byId("sure-text").textContent = text;
@@ -152,6 +157,12 @@
 
   document.addEventListener("keydown", onKey);
   document.addEventListener("submit", askFirst);
+  addEventListener("pageshow", () => {  // also when somebody goes back to this page
+    for (const form of document.forms) {
+      delete form.dataset.sent;
+      delete form.dataset.confirmed;
+    }
+  });
   const button = byId("theme");
   if (button) {
     button.hidden = false;

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import pytest
+import trio
 
 from kumquat.gateway.admin.http import Answer, HttpError
 from kumquat.gateway.admin.routes import ROUTES
 from kumquat.gateway.admin.tests.dead import REJECTED, Sent, die, send
 from kumquat.gateway.console.app import PAGES
 from kumquat.gateway.console.tests.browser import browser
+from kumquat.gateway.console.views import trace as traces
 from kumquat.gateway.console.views.messages import LISTED, browse, message
 from kumquat.gateway.console.views.subjects import PAGE
+from kumquat.gateway.console.views.trace import NOTHING, Trace
 from kumquat.gateway.tests.harness import serve
 from kumquat.gateway.tests.members import sharing
 
@@ -254,5 +257,34 @@ def test_a_list_of_long_messages_is_held_in_memory(tmp_path: Path) -> None:
         assert [len(record.value or b"") for record in page.records] == [LISTED] * 3
         assert [len(record.key or b"") for record in page.records] == [LISTED] * 3
         assert (await message(served.broker, subject, 1)).value == long
+
+    serve(check, tmp_path)
+
+
+def test_each_open_page_reads_the_history_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read it may take seconds of a core, and a page asks every two."""
+    asked: list[int] = []
+
+    async def check(served: Served) -> None:
+        async def slow(broker: Broker, subject: str, offset: int) -> Trace:
+            asked.append(offset)
+            served.clock.jump(1)
+            await trio.lowlevel.checkpoint()
+            return NOTHING
+
+        monkeypatch.setattr(traces, "trace", slow)
+        await served.create("t")
+        await send(served, "t", [Sent(b"v"), Sent(b"v")])
+        async with browser(served) as one:
+            for _ in range(3):
+                assert (await one.get("/console/message?subject=t&offset=0")).status == 200
+            assert asked == [0]
+            await one.get("/console/trace?subject=t&offset=1")
+            assert asked == [0, 1]
+            served.clock.jump(1000)
+            await one.get("/console/trace?subject=t&offset=0")
+            assert asked == [0, 1, 0]
 
     serve(check, tmp_path)

@@ -28,7 +28,13 @@ def test_a_form_without_a_token_or_with_a_foreign_one_changes_nothing(tmp_path: 
             await visitor.get("/")
             foreign = (await other.get("/console/produce?subject=t")).token
             for action in ACTIONS:
-                for token in ({}, {"token": ""}, {"token": "0" * 64}, {"token": foreign}):
+                for token in (
+                    {},
+                    {"token": ""},
+                    {"token": "0" * 64},
+                    {"token": "ä"},
+                    {"token": foreign},
+                ):
                     answer = await visitor.post(action, {**FIELDS, **token})
                     assert answer.status == 403
                     assert "load the page again" in answer.text
@@ -61,6 +67,7 @@ def test_a_token_without_its_cookie_changes_nothing(tmp_path: Path) -> None:
     [
         {"origin": "http://evil.example"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"origin": "http://127.0.0.1:1"},
         {"sec_fetch_site": "cross-site"},
         {"sec_fetch_site": "same-site"},

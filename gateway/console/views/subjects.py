@@ -71,14 +71,14 @@ class Names:
         state = self._table.next_id, len(self._table)
         if state != self._state:
             self._state, self._pages = state, {}
-        key = query.lower(), after
-        if key not in self._pages:
+        key, pages = (query.lower(), after), self._pages
+        if key not in pages:
             names = await self._matching(key[0])
             found = await page(names, after, PAGE)
-            if len(self._pages) >= MOST_KEPT:
-                del self._pages[next(iter(self._pages))]
-            self._pages[key] = found
-        return self._pages[key]
+            if len(pages) >= MOST_KEPT:
+                del pages[next(iter(pages))]
+            pages[key] = found  # not in those of a table that has changed meanwhile
+        return pages[key]
 
     async def _matching(self, query: str) -> list[str]:
         names = list(self._table.by_name)

@@ -163,3 +163,14 @@ def test_a_wrong_beginning_is_taken_for_another(text: str) -> None:
 
 def test_a_delimiter_is_taken_literally() -> None:
     assert unescape("\\t\\x00\\n:") == b"\t\0\n:"
+
+
+def test_the_name_of_a_header_or_a_line_of_json_controls_the_terminal() -> None:
+    hostile = "a\x1b[2J\x9b31m\u202eb"
+    found = record(hostile.encode(), headers=[(hostile, b"1")])
+    shown = Format("%h %s", visible).line(found).decode()
+    assert all(character.isprintable() for character in shown)
+    line = as_json(found).decode()
+    assert all(character.isprintable() for character in line.rstrip("\n"))
+    assert json.loads(line)["value"] == hostile
+    assert Format("%h").line(found) == hostile.encode() + b"=1"

@@ -10,7 +10,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kumquat.gateway.cli.tests.terminal import DEADLINE, run, start
+from kumquat.gateway.testing.broker import broker
 
 if TYPE_CHECKING:
     from kumquat.gateway.testing.broker import TestBroker
@@ -102,3 +105,19 @@ def test_colours_are_in_a_pipe_or_in_spite_of_no_color(running: TestBroker, topi
     assert b"\x1b" not in grey
     assert topic.encode() in grey
     assert b"\x1b" not in run("topics", "list", *at).out
+
+
+@pytest.mark.long
+def test_a_broker_that_dies_is_waited_for_to_the_end_of_time() -> None:
+    """In a script with -e nobody presses Ctrl-C."""
+    with broker() as dying:
+        line = b"x" * 1000 + b"\n"
+        assert run("produce", "t", "-b", dying.bootstrap, stdin=line * 20_000).code == 0
+        process = start("consume", "t", "-e", "-b", dying.bootstrap)
+        assert process.stdout is not None
+        assert process.stdout.readline() == line
+        dying.kill()
+        out, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 2
+        assert err.startswith(b"kumquat: no broker at")
+        assert len(out) < 20_000 * len(line)
