@@ -13,7 +13,7 @@ service's business: intake.py appends it as any other batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import trio
@@ -29,8 +29,11 @@ from kumquat.core.wheel.schedule.effects import Delivery, Parking
 class DeliveryObserver(Protocol):
     """Who is told which parked messages got which sequences: the history of messages. It must not raise."""
 
-    def delivered(self, subject: Subject, first: int, entries: Sequence[tuple[int, int]]) -> None:
-        """They were written, in this order, from sequence `first` on: schedule id and due time of each."""
+    def delivered(
+        self, subject: Subject, first: int, sids: Sequence[int], dues: Mapping[int, int]
+    ) -> None:
+        """They were written, in this order, from sequence `first` on: their schedule ids, and when each was
+        due (among others)."""
 
 
 class Alarm:
@@ -85,6 +88,5 @@ class Shell:
             dues = {entry.sid: entry.due for entry in delivery.entries}
             for subject, first, sids in firsts:
                 if subject.config.history:
-                    entries = [(sid, dues[sid]) for sid in schedule_ids_of(sids)]
-                    self.observer.delivered(subject, first, entries)
+                    self.observer.delivered(subject, first, schedule_ids_of(sids), dues)
         return message_log.written_end

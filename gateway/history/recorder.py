@@ -98,9 +98,11 @@ class Recorder:
         except Exception as error:
             self._failed(error, subject.name)
 
-    def delivered(self, subject: Subject, first: int, entries: Sequence[tuple[int, int]]) -> None:
+    def delivered(
+        self, subject: Subject, first: int, sids: Sequence[int], dues: Mapping[int, int]
+    ) -> None:
         try:
-            self._delivered(subject, first, entries)
+            self._delivered(subject, first, [(sid, dues[sid]) for sid in sids])
         except Exception as error:
             self._failed(error, subject.name)
 

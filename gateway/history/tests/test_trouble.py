@@ -178,9 +178,17 @@ def test_lists_of_schedule_ids_outgrow_the_bound_of_the_buffer() -> None:
     buffer = Buffer(lambda: 1, most)
     recorder = Recorder(nothing, nothing, lambda: 1, buffer)
     subject: Any = SimpleNamespace(name="t", config=SimpleNamespace(history=1))
-    recorder.delivered(subject, 0, [(sid, sid) for sid in range(3 * most)])
+    recorder.delivered(subject, 0, range(3 * most), {sid: sid for sid in range(3 * most)})
     *kept, _ = buffer.take()
     assert sum(len(fields["sid"]) for *_, fields in kept) == most
+
+
+def test_a_delivery_without_a_due_time_fails_after_it_was_written() -> None:
+    """Its messages would be delivered once more."""
+    nothing, buffer = cast("Any", None), Buffer(lambda: 1, 100)
+    subject: Any = SimpleNamespace(name="t", config=SimpleNamespace(history=1))
+    Recorder(nothing, nothing, lambda: 1, buffer).delivered(subject, 0, [7, 8], {7: 1})
+    assert [event[1] for event in buffer.take()] == [MISSED]
 
 
 def test_subjects_without_number_do_not_make_the_count_of_what_was_missed_grow() -> None:
