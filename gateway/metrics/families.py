@@ -67,6 +67,7 @@ class BrokerCollector(Collector):
         yield from _delays(numbers)
         yield from _groups(numbers, totals)
         yield from _dead_letters(numbers)
+        yield from _history(numbers)
         yield from _process(numbers)
         yield from _scrapes(numbers, self._left_out)
 
@@ -312,6 +313,16 @@ def _dead_letters(numbers: Numbers) -> Iterator[Metric]:
     yield _counters("kumquat_dead_letters", text, "reason", reasons)
     text = "Groups and subjects whose dead letters cannot be written at the moment"
     yield _gauge("kumquat_dead_letters_failing", text, len(letters.failing))
+
+
+def _history(numbers: Numbers) -> Iterator[Metric]:
+    history = numbers.history
+    text = "Events of messages that were written to __kumquat_actions"
+    yield _counter("kumquat_history_events", text, history.written)
+    text = "Events that were dropped: too many at once, or they could not be written"
+    yield _counter("kumquat_history_missed", text, history.missed)
+    text = "Whether the history cannot be written at the moment"
+    yield _gauge("kumquat_history_failing", text, history.failing is not None)
 
 
 def _process(numbers: Numbers) -> Iterator[Metric]:

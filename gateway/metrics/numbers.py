@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kumquat.core.memory import Memory
     from kumquat.core.wheel.service import DelayStatistics
     from kumquat.gateway.broker import Broker
+    from kumquat.gateway.history.service import HistoryStatistics
     from kumquat.gateway.metrics.disk import DiskState
     from kumquat.gateway.net.loop_lag import LagStatistics
 
@@ -81,6 +82,7 @@ class Numbers:
     delay: DelayStatistics
     sharing: SharingStatistics
     dead_letters: DeadLetterStatistics
+    history: HistoryStatistics
     loop: LagStatistics
     sync_messages: Buckets
     sync_actions: Buckets
@@ -132,6 +134,7 @@ async def take(broker: Broker, scrape_cpu_seconds: float) -> tuple[Numbers, floa
         delay=delay,
         sharing=sharing,
         dead_letters=letters,
+        history=broker.history.statistics(),
         loop=broker.lag.statistics(),
         sync_messages=sync_messages,
         sync_actions=sync_actions,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 BACKLOG = 64
 CLIENT_SECONDS = 1.0
 MOST_HEAD = 64 << 10
+PAUSE_SECONDS = 0.05
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -114,8 +115,9 @@ def _serve(bound: socket.socket, wake: int, began: float) -> None:
                 return
             try:
                 client, address = bound.accept()
-            except OSError:
-                continue  # gone before it was accepted
+            except OSError:  # gone before it was accepted, or no descriptor is left
+                time.sleep(PAUSE_SECONDS)
+                continue
             with client:
                 try:
                     handler(client, address, None)

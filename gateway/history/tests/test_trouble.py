@@ -9,6 +9,7 @@ from kumquat.gateway.history.buffer import Buffer
 from kumquat.gateway.history.events import MISSED, MOST_RANGES, batches
 from kumquat.gateway.history.recorder import Recorder
 from kumquat.gateway.history.tests.told import brief, told
+from kumquat.gateway.metrics.exposition import render
 from kumquat.gateway.tests.harness import IO_ERROR, NO_SPACE, Served, produce, serve
 from kumquat.gateway.tests.sharing.test_sharing import fill
 from kumquat.gateway.topics.table import ACTIONS
@@ -68,6 +69,9 @@ def test_a_full_disk_drops_the_history_and_tells_how_much(
         assert statistics.failing is not None
         assert "No space left" in statistics.failing
         assert statistics.missed == 2
+        scraped = (await render(served.broker)).decode()
+        assert "kumquat_history_missed_total 2.0\n" in scraped
+        assert "kumquat_history_failing 1.0\n" in scraped
         assert "the history of messages cannot be written" in caplog.text
         served.files.write_error = None
         await fill(served, "t", 1)
