@@ -34,15 +34,16 @@ Form = tuple[int, int, int]
 def topic_metadata(
     subject: Subject, node_id: int, operations: int, *, listed: bool
 ) -> MetadataResponseTopic:
-    """A subject as Metadata shows it: one partition, led by this broker. `listed`: with all others. The
-    topic for commands is internal in a list alone: kafka-python's producer does not write to what is."""
+    """A subject as Metadata shows it: one partition, led by this broker. `listed`: with all others. Our own
+    topics are internal in a list alone: kafka-python's producer does not write to what is, and Spark does
+    not read it."""
     partition = MetadataResponsePartition(
         leader_id=node_id, leader_epoch=0, replica_nodes=[node_id], isr_nodes=[node_id]
     )
     return MetadataResponseTopic(
         name=subject.name,
         topic_id=subject.topic_id,
-        is_internal=subject.name in INTERNAL and (listed or subject.name != RETRY),
+        is_internal=subject.name in INTERNAL and (listed or subject.name == OFFSETS),
         partitions=[partition],
         topic_authorized_operations=operations,
     )

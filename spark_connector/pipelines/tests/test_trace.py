@@ -6,15 +6,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
 
 from kumquat.spark.cli import main
 from kumquat.spark.pipelines.archive.command import archive
 from kumquat.spark.pipelines.common.sources import Source
-from kumquat.spark.pipelines.trace.command import life, trace
+from kumquat.spark.pipelines.trace.command import HISTORY, life, trace
 from kumquat.spark.pipelines.trace.facts import Waits, life_summary, trace_summary
 from kumquat.spark.tests.command import with_shared_spark
-from kumquat.spark.tests.messages import T0
+from kumquat.spark.tests.messages import T0, produce
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,3 +123,46 @@ def test_a_history_that_only_the_archive_has_left(
     assert "has no history: archive it" in capsys.readouterr().err
     assert main([*line, "--history", COPY, "--offset", "6", "--group", "billing"]) == 2
     assert "leave out --group" in capsys.readouterr().err
+
+
+def test_the_history_as_the_broker_writes_it_cannot_be_read_or_archived(
+    spark: SparkSession, kumquat: TestBroker, tmp_path: Path
+) -> None:
+    with KafkaAdminClient(bootstrap_servers=kumquat.bootstrap) as admin:
+        admin.create_topics([NewTopic("orders", 1, 1, topic_configs={"history": "all"})])
+    produce(kumquat.bootstrap, "orders", [b"%d" % n for n in range(40)])
+    consumer = KafkaConsumer(
+        "orders",
+        bootstrap_servers=kumquat.bootstrap,
+        group_id="billing",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    seen = 0
+    while seen < 40:
+        seen += sum(map(len, consumer.poll(1000).values()))
+    consumer.commit()
+    consumer.close()
+    _wait_until_told(kumquat, "acked")
+
+    archive(spark, kumquat.bootstrap, HISTORY, tmp_path / "archive")
+    for source in (
+        Source(kumquat.bootstrap, [HISTORY]),
+        Source(subjects=[HISTORY], archive=tmp_path / "archive"),
+    ):
+        found = trace(spark, source, "orders")
+        (billing,) = found.groups
+        assert (found.stored, billing.acked, billing.open) == (40, 40, 0)
+        events = life(spark, source, "orders", 17).events
+        assert [event["event"] for event in events] == ["produced", "acked"]
+
+
+def _wait_until_told(kumquat: TestBroker, event: str) -> None:
+    """The broker writes what happened a moment later."""
+    consumer = KafkaConsumer(bootstrap_servers=kumquat.bootstrap, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition(HISTORY, 0)])
+    told: list[str] = []
+    while event not in told:
+        records = consumer.poll(1000).get(TopicPartition(HISTORY, 0), [])
+        told += [json.loads(record.value)["event"] for record in records]
+    consumer.close()
