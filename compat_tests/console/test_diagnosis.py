@@ -6,6 +6,7 @@ needs attention, and must find the cause named there, with the member or message
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -135,7 +136,7 @@ def test_a_poison_message_is_not_named(chromium: Browser, stage: Stage) -> None:
     stage.create([subject])
     stage.produce(subject, [(None, b"message %d" % n) for n in range(COUNT)])
     configure(stage.bootstrap, group, **{"retry.backoff.ms": "1000"})
-    producer = KafkaProducer(bootstrap_servers=stage.bootstrap)
+    producer = KafkaProducer(bootstrap_servers=stage.bootstrap, enable_idempotence=False)
     consumer = KafkaConsumer(
         subject,
         bootstrap_servers=stage.bootstrap,
@@ -154,7 +155,7 @@ def test_a_poison_message_is_not_named(chromium: Browser, stage: Stage) -> None:
                     retry(producer, group, record, reason="customer 17 is unknown")
             consumer.commit()
 
-    with polling(poll):
+    with closing(producer), closing(consumer), polling(poll):
         eventually(lambda: len(failed) >= 3, "three attempts")
         with tab(chromium, stage.admin) as page:
             finds(
@@ -167,8 +168,6 @@ def test_a_poison_message_is_not_named(chromium: Browser, stage: Stage) -> None:
             )
             page.get_by_role("link", name=f"message 17 of {subject}").click()
             expect(page.locator("pre")).to_have_text("message 17")
-    consumer.close()
-    producer.close()
 
 
 def test_a_group_that_works_is_called_stuck(
