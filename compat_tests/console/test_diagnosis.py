@@ -95,12 +95,12 @@ def test_a_paused_member_is_not_named(
         enable_auto_commit=False,
         max_poll_records=10,
     )
-    eventually(lambda: bool(consumer.poll(500)), "a first message")
-    consumer.commit()
-    consumer.pause(TopicPartition(subject, 0))
-    with polling(lambda: consumer.poll(200)), tab(chromium, stage.admin) as page:
-        finds(page, group, "paused member", "sleepy", "sends heartbeats", "no messages since")
-    consumer.close()
+    with closing(consumer):
+        eventually(lambda: bool(consumer.poll(500)), "a first message")
+        consumer.commit()
+        consumer.pause(TopicPartition(subject, 0))
+        with polling(lambda: consumer.poll(200)), tab(chromium, stage.admin) as page:
+            finds(page, group, "paused member", "sleepy", "sends heartbeats", "no messages since")
 
 
 def test_a_missing_commit_is_not_named(
@@ -182,9 +182,16 @@ def test_a_group_that_works_is_called_stuck(
         auto_offset_reset="earliest",
         auto_commit_interval_ms=500,
     )
-    with polling(lambda: consumer.poll(200)), tab(chromium, stage.admin) as page:
-        page.goto(f"/console/group?name={group}")
-        expect(page.locator("#causes")).to_contain_text("It keeps up")
-        expect(page.locator("#members")).to_contain_text("busy")
-        assert page.locator("[data-cause]").count() == 0
-    consumer.close()
+    got: list[Any] = []
+
+    def poll() -> None:
+        for records in consumer.poll(200).values():
+            got.extend(records)
+
+    with closing(consumer), polling(poll):
+        eventually(lambda: len(got) >= COUNT, "all messages")  # before, there may be no such group
+        with tab(chromium, stage.admin) as page:
+            page.goto(f"/console/group?name={group}")
+            expect(page.locator("#causes")).to_contain_text("It keeps up")
+            expect(page.locator("#members")).to_contain_text("busy")
+            assert page.locator("[data-cause]").count() == 0
