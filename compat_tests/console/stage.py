@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, KafkaProducer
@@ -68,9 +68,8 @@ class Stage:
         return f"stage-{next(self._numbers)}"
 
     def create(self, names: Sequence[str]) -> None:
-        client = KafkaAdminClient(bootstrap_servers=self.bootstrap)
-        client.create_topics([NewTopic(name, 1, 1) for name in names])
-        client.close()
+        with KafkaAdminClient(bootstrap_servers=self.bootstrap) as client:
+            client.create_topics([NewTopic(name, 1, 1) for name in names])
 
     def produce(
         self,
@@ -78,60 +77,43 @@ class Stage:
         messages: Sequence[tuple[bytes | None, bytes]],
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, client_id="shop")
-        for key, value in messages:
-            producer.send(subject, key=key, value=value, headers=list(headers))
-        producer.flush(DEADLINE)
-        producer.close()
+        with closing(self.producer(client_id="shop")) as producer:
+            for key, value in messages:
+                producer.send(subject, key=key, value=value, headers=list(headers))
+            producer.flush(DEADLINE)
 
     def consume(self, subject: str, group: str, count: int) -> list[Any]:
         """Some messages, committed; then the consumer leaves."""
-        consumer = KafkaConsumer(
-            subject,
-            bootstrap_servers=self.bootstrap,
-            group_id=group,
-            client_id=f"{group}-1",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            max_poll_records=count,
-        )
-        got: list[Any] = []
-
-        def poll() -> bool:
-            for records in consumer.poll(500, max_records=count - len(got)).values():
-                got.extend(records)
-            return len(got) >= count
-
-        eventually(poll, f"{count} messages of {subject}")
-        consumer.commit()
-        consumer.close()
+        with closing(self.consumer(subject, group, max_poll_records=count)) as consumer:
+            got = _poll(consumer, count, most=count)
+            consumer.commit()
         return got
 
     def letters(self, subject: str, group: str, count: int) -> None:
         """Messages of a subject become dead letters of a group, which then has no members."""
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=False)
-        consumer = KafkaConsumer(
+        with (
+            closing(self.producer(enable_idempotence=False)) as producer,
+            closing(self.consumer(subject, group)) as consumer,
+        ):
+            for record in _poll(consumer, count)[:count]:
+                reject(producer, group, record, "the card has expired")
+            consumer.commit()
+        self.broker.wait_for_log(f"topic {subject}.{group}.dlq created")
+
+    def producer(self, **settings: Any) -> KafkaProducer:
+        """To be closed also when a test fails: kafka-python leaves sockets open once its broker is gone."""
+        return KafkaProducer(bootstrap_servers=self.bootstrap, **settings)
+
+    def consumer(self, subject: str, group: str, **settings: Any) -> KafkaConsumer:
+        """From the start, without commits of its own; to be closed as a producer is."""
+        own = {"auto_offset_reset": "earliest", "enable_auto_commit": False} | settings
+        return KafkaConsumer(
             subject,
             bootstrap_servers=self.bootstrap,
             group_id=group,
             client_id=f"{group}-1",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
+            **own,
         )
-        got: list[Any] = []
-
-        def poll() -> bool:
-            for records in consumer.poll(500).values():
-                got.extend(records)
-            return len(got) >= count
-
-        eventually(poll, f"{count} messages of {subject}")
-        for record in got[:count]:
-            reject(producer, group, record, "the card has expired")
-        consumer.commit()
-        consumer.close()
-        producer.close()
-        self.broker.wait_for_log(f"topic {subject}.{group}.dlq created")
 
 
 @contextmanager
@@ -150,6 +132,19 @@ def polling(poll: Callable[[], object]) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def _poll(consumer: KafkaConsumer, count: int, most: int | None = None) -> list[Any]:
+    got: list[Any] = []
+
+    def poll() -> bool:
+        left = None if most is None else most - len(got)
+        for records in consumer.poll(500, max_records=left).values():
+            got.extend(records)
+        return len(got) >= count
+
+    eventually(poll, f"{count} messages of {consumer.subscription()}")
+    return got
 
 
 def _order(number: int) -> bytes:

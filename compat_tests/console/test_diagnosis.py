@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from playwright.sync_api import expect
 
 from compat_tests.console.chromium import tab
@@ -86,21 +86,14 @@ def test_a_paused_member_is_not_named(
     chromium: Browser, stage: Stage, names: tuple[str, str]
 ) -> None:
     subject, group = names
-    consumer = KafkaConsumer(
-        subject,
-        bootstrap_servers=stage.bootstrap,
-        group_id=group,
-        client_id="sleepy",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        max_poll_records=10,
-    )
-    with closing(consumer):
+    with closing(stage.consumer(subject, group, max_poll_records=10)) as consumer:
         eventually(lambda: bool(consumer.poll(500)), "a first message")
         consumer.commit()
         consumer.pause(TopicPartition(subject, 0))
         with polling(lambda: consumer.poll(200)), tab(chromium, stage.admin) as page:
-            finds(page, group, "paused member", "sleepy", "sends heartbeats", "no messages since")
+            finds(
+                page, group, "paused member", f"{group}-1", "sends heartbeats", "no messages since"
+            )
 
 
 def test_a_missing_commit_is_not_named(
@@ -124,11 +117,10 @@ def test_a_missing_commit_is_not_named(
         if message is not None:
             got.append(message)
 
-    with polling(poll):
+    with closing(consumer), polling(poll):
         eventually(lambda: len(got) >= COUNT, "all messages")
         with tab(chromium, stage.admin) as page:
             finds(page, group, "missing commit", "forgetful", "commit")
-    consumer.close()
 
 
 def test_a_poison_message_is_not_named(chromium: Browser, stage: Stage) -> None:
@@ -136,15 +128,8 @@ def test_a_poison_message_is_not_named(chromium: Browser, stage: Stage) -> None:
     stage.create([subject])
     stage.produce(subject, [(None, b"message %d" % n) for n in range(COUNT)])
     configure(stage.bootstrap, group, **{"retry.backoff.ms": "1000"})
-    producer = KafkaProducer(bootstrap_servers=stage.bootstrap, enable_idempotence=False)
-    consumer = KafkaConsumer(
-        subject,
-        bootstrap_servers=stage.bootstrap,
-        group_id=group,
-        client_id="cautious",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )
+    producer = stage.producer(enable_idempotence=False)
+    consumer = stage.consumer(subject, group)
     failed = []
 
     def poll() -> None:
@@ -174,14 +159,8 @@ def test_a_group_that_works_is_called_stuck(
     chromium: Browser, stage: Stage, names: tuple[str, str]
 ) -> None:
     subject, group = names
-    consumer = KafkaConsumer(
-        subject,
-        bootstrap_servers=stage.bootstrap,
-        group_id=group,
-        client_id="busy",
-        auto_offset_reset="earliest",
-        auto_commit_interval_ms=500,
-    )
+    settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 500}
+    consumer = stage.consumer(subject, group, **settings)
     got: list[Any] = []
 
     def poll() -> None:
@@ -193,5 +172,5 @@ def test_a_group_that_works_is_called_stuck(
         with tab(chromium, stage.admin) as page:
             page.goto(f"/console/group?name={group}")
             expect(page.locator("#causes")).to_contain_text("It keeps up")
-            expect(page.locator("#members")).to_contain_text("busy")
+            expect(page.locator("#members")).to_contain_text(f"{group}-1")
             assert page.locator("[data-cause]").count() == 0

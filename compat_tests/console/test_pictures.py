@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
 from playwright.sync_api import expect
 
 from compat_tests.console.chromium import tab
@@ -30,52 +30,40 @@ def test_the_pictures_of_the_docs_cannot_be_made(
     chromium: Browser, stage: Stage, picture: Callable[[Page, str], None]
 ) -> None:
     stage.everything()
-    producer = KafkaProducer(bootstrap_servers=stage.bootstrap, client_id="shop")
-    settings = {"bootstrap_servers": stage.bootstrap, "auto_offset_reset": "earliest"}
-    busy = KafkaConsumer(
-        "shipments",
-        group_id="warehouse",
-        client_id="warehouse-1",
-        auto_commit_interval_ms=700,
-        **settings,
-    )
-    forgetful = KafkaConsumer(
-        "orders",
-        group_id="notifications",
-        client_id="notifications-1",
-        enable_auto_commit=False,
-        **settings,
-    )
     numbers = itertools.count()
+    with ExitStack() as clients:
+        producer = clients.enter_context(closing(stage.producer(client_id="shop")))
+        settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 700}
+        busy = clients.enter_context(closing(stage.consumer("shipments", "warehouse", **settings)))
+        forgetful = clients.enter_context(closing(stage.consumer("orders", "notifications")))
 
-    def work() -> None:
-        number = next(numbers)
-        for _ in range(5 + 4 * (number // 20 % 3)):
-            producer.send("shipments", b"shipment %d" % number)
-        busy.poll(60)
-        forgetful.poll(20)
+        def work() -> None:
+            number = next(numbers)
+            for _ in range(5 + 4 * (number // 20 % 3)):
+                producer.send("shipments", b"shipment %d" % number)
+            busy.poll(60)
+            forgetful.poll(20)
 
-    with polling(work):
-        with tab(chromium, stage.admin) as page:
-            page.goto("/")
-            expect(page.locator("#troubles")).to_contain_text("Missing commit")
-            page.wait_for_function(
-                "n => document.querySelector('#tiles polyline')?.points.length >= n", arg=SAMPLES
-            )
-            picture(page, "overview")
-            page.get_by_role("link", name="notifications").first.click()
-            expect(page.locator("[data-cause='missing commit']")).to_be_visible()
-            picture(page, "group")
-            page.goto("/console/messages?subject=orders")
-            expect(page.locator("#live")).to_have_class("live on")
-            picture(page, "messages")
-            page.goto("/console/delays")
-            picture(page, "delays")
-        with tab(chromium, stage.admin, dark=True) as page:
-            page.goto("/console/letters")
-            picture(page, "letters-dark")
-        with tab(chromium, stage.admin, narrow=True) as page:
-            page.goto("/")
-            picture(page, "overview-phone")
-    for client in (producer, busy, forgetful):
-        client.close()
+        with polling(work):
+            with tab(chromium, stage.admin) as page:
+                page.goto("/")
+                expect(page.locator("#troubles")).to_contain_text("Missing commit")
+                page.wait_for_function(
+                    "n => document.querySelector('#tiles polyline')?.points.length >= n",
+                    arg=SAMPLES,
+                )
+                picture(page, "overview")
+                page.get_by_role("link", name="notifications").first.click()
+                expect(page.locator("[data-cause='missing commit']")).to_be_visible()
+                picture(page, "group")
+                page.goto("/console/messages?subject=orders")
+                expect(page.locator("#live")).to_have_class("live on")
+                picture(page, "messages")
+                page.goto("/console/delays")
+                picture(page, "delays")
+            with tab(chromium, stage.admin, dark=True) as page:
+                page.goto("/console/letters")
+                picture(page, "letters-dark")
+            with tab(chromium, stage.admin, narrow=True) as page:
+                page.goto("/")
+                picture(page, "overview-phone")

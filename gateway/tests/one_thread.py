@@ -10,7 +10,6 @@ A `Gate` in the way of the syncs of all logs holds them for as long as the test 
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,12 +18,12 @@ import trio
 import trio._core._run as trio_run
 from trio.testing import MockClock
 
+from kumquat.core.logs.flushing.flusher import Done, Flusher, J, outcome
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     import pytest
-
-    from kumquat.core.logs.flushing.flusher import Job
 
 T = TypeVar("T")
 
@@ -54,37 +53,31 @@ class Gate:
 gate = Gate()
 
 
-class InlineFlusher:
-    """Stands for kumquat.core.logs.flushing.flusher.Flusher."""
+class InlineFlusher(Flusher[J]):
+    """Runs a round when somebody waits for it. Its threads and descriptors are never made."""
 
     def __init__(self) -> None:
-        self._jobs: deque[Job] = deque()
+        self._rounds: deque[J] = deque()
         self._news = trio.Event()
 
-    def start_nowait(self, job: Job) -> None:
-        self._jobs.append(job)
+    def start_nowait(self, job: J) -> None:
+        self._rounds.append(job)
         self._news.set()
 
-    async def wait_done(self) -> tuple[Job, OSError | None]:
+    async def wait_done(self) -> Done[J]:
         while True:
             await gate.wait()
-            if self._jobs:
+            if self._rounds:
                 return self._run_next()
             self._news = trio.Event()
             await self._news.wait()
 
-    def close(self) -> list[tuple[Job, OSError | None]]:
-        return [self._run_next() for _ in range(len(self._jobs))]
+    def close(self) -> list[Done[J]]:
+        return [self._run_next() for _ in range(len(self._rounds))]
 
-    def _run_next(self) -> tuple[Job, OSError | None]:
-        job = self._jobs.popleft()
-        try:
-            job.run()
-        except OSError as error:
-            return job, error
-        except Exception as error:
-            return job, OSError(errno.EIO, f"{type(error).__name__}: {error}")
-        return job, None
+    def _run_next(self) -> Done[J]:
+        job = self._rounds.popleft()
+        return job, outcome(job.run), 0.0
 
 
 async def _run_inline(work: Callable[..., T], *args: object, **_: Any) -> T:

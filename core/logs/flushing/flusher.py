@@ -68,12 +68,12 @@ class Flusher(Generic[J]):
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             began = perf_counter()
-            outcome = _outcome(job.run)
-            self._done.put((job, outcome, perf_counter() - began))
+            error = outcome(job.run)
+            self._done.put((job, error, perf_counter() - began))
             os.eventfd_write(self._event, 1)
 
 
-def _outcome(work: Callable[[], None]) -> OSError | None:
+def outcome(work: Callable[[], None]) -> OSError | None:
     """Why it failed, if it did."""
     try:
         work()
