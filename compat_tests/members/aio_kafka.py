@@ -11,7 +11,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.structs import OffsetAndMetadata
 
-from compat_tests.members.client import Record, Told, pythonic, record
+from compat_tests.members.client import Record, Report, Told, pythonic, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -65,13 +65,19 @@ class Aiokafka:
 
         self._now(subscribe)
 
-    def poll(self, seconds: float, most: int) -> list[Record]:
-        found = self._do(self._consumer.getmany(timeout_ms=int(seconds * 1000), max_records=most))
-        return [
-            record(each.topic, each.offset, each.timestamp, each.value, each.headers)
-            for records in found.values()
-            for each in records
-        ]
+    def poll(self, seconds: float, most: int, report: Report) -> list[Record]:
+        async def get() -> list[Record]:
+            found = await self._consumer.getmany(timeout_ms=int(seconds * 1000), max_records=most)
+            got = [
+                record(each.topic, each.offset, each.timestamp, each.value, each.headers)
+                for records in found.values()
+                for each in records
+            ]
+            report(got)  # here: callbacks come on the loop, at any time
+            return got
+
+        got: list[Record] = self._do(get())
+        return got
 
     def commit(self) -> None:
         self._do(self._consumer.commit())

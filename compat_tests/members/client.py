@@ -27,9 +27,15 @@ class Record(NamedTuple):
     """When the client gave it, ms."""
 
 
+Report = Callable[[list[Record]], None]
+
+
 class Client(Protocol):
     def subscribe(self, topics: list[str], pattern: str | None) -> None: ...
-    def poll(self, seconds: float, most: int) -> list[Record]: ...
+    def poll(self, seconds: float, most: int, report: Report) -> list[Record]:
+        """Reports what it gives before any callback that comes later: what was given before its topic was
+        taken away comes again for a reason."""
+
     def commit(self) -> None: ...
     def commit_at(self, topic: str, offset: int, text: str) -> None: ...
     def committed(self, topic: str) -> int | None: ...

@@ -14,7 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from compat_tests.members.client import SECONDS, Record, Told, record
+from compat_tests.members.client import SECONDS, Record, Report, Told, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class Confluent:
             on_lost=tell("lost"),
         )
 
-    def poll(self, seconds: float, most: int) -> list[Record]:
+    def poll(self, seconds: float, most: int, report: Report) -> list[Record]:
         first = self._consumer.poll(seconds)
         if first is None:
             return []
@@ -71,6 +71,7 @@ class Confluent:
             body = value if isinstance(value, bytes) else None
             made = record(topic, offset, message.timestamp()[1], body, message.headers())
             records.append(made)
+        report(records)
         return records
 
     def commit(self) -> None:

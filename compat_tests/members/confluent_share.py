@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
-from compat_tests.members.client import SECONDS, Record, Told, record
+from compat_tests.members.client import SECONDS, Record, Report, Told, record
 
 OF_THE_GROUP = (
     "auto.offset.reset",
@@ -31,7 +31,7 @@ class ConfluentShare:
     def subscribe(self, topics: list[str], _pattern: str | None) -> None:
         self._consumer.subscribe(topics)
 
-    def poll(self, seconds: float, _most: int) -> list[Record]:
+    def poll(self, seconds: float, _most: int, report: Report) -> list[Record]:
         records: list[Record] = []
         for message in self._consumer.poll(seconds):
             if (error := message.error()) is not None:
@@ -42,6 +42,7 @@ class ConfluentShare:
             body = value if isinstance(value, bytes) else None
             self._held.append(message)
             records.append(record(topic, offset, message.timestamp()[1], body, message.headers()))
+        report(records)
         return records
 
     def commit(self) -> None:

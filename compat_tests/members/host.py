@@ -69,12 +69,11 @@ class Member:
     def step(self) -> None:
         assert self.client is not None
         try:
-            records = self.client.poll(POLL_SECONDS, self.most)
+            records = self.client.poll(POLL_SECONDS, self.most, self.report)
         except Exception as error:
             self.running = False
             write([[self.name, "broken", name_of(error), str(error)]])
             return
-        self.report(records)
         if self.pause_seconds:
             for _ in records:
                 time.sleep(self.pause_seconds)
@@ -157,8 +156,7 @@ class Member:
     def take(self, client: Client, count: int, seconds: float) -> None:
         got, end = 0, time.monotonic() + seconds
         while got < count:
-            records = client.poll(POLL_SECONDS, min(self.most, count - got))
-            self.report(records)
+            records = client.poll(POLL_SECONDS, min(self.most, count - got), self.report)
             got += len(records)
             if got < count and time.monotonic() > end:
                 raise TimeoutError(f"only {got} of {count} came")

@@ -11,7 +11,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.members.client import Record, Told, pythonic, record
+from compat_tests.members.client import Record, Report, Told, pythonic, record
 
 
 class Custom(RoundRobinPartitionAssignor):  # type: ignore[misc]
@@ -48,14 +48,16 @@ class KafkaPython:
             topics=() if pattern else topics, pattern=pattern, listener=Listener()
         )
 
-    def poll(self, seconds: float, most: int) -> list[Record]:
+    def poll(self, seconds: float, most: int, report: Report) -> list[Record]:
         # A poll that ends while a changed subscription is being joined forgets the answer.
         found = self._consumer.poll(timeout_ms=int(max(seconds, 0.5) * 1000), max_records=most)
-        return [
+        got = [
             record(each.topic, each.offset, each.timestamp, each.value, each.headers)
             for records in found.values()
             for each in records
         ]
+        report(got)
+        return got
 
     def commit(self) -> None:
         self._consumer.commit()
