@@ -117,9 +117,7 @@ class Coordinator:
                     self._draft.discard()
                     raise
                 position = self._append([], allowed)
-            except (
-                BaseException
-            ):  # a fault in the broker: the next decision begins from a whole state
+            except BaseException:  # a fault of ours: the next decision needs a whole state
                 self._draft.discard()
                 raise
             if position > self.position:

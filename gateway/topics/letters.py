@@ -51,8 +51,6 @@ class LettersMaker:
             return await self._keeper.create(name, configs)
         except ANSWERABLE:
             found = self._subjects.by_name.get(name)
-            if (
-                found is not None
-            ):  # a client has made it meanwhile, or its configs could not be stored
+            if found is not None:  # made by a client meanwhile, or its configs were not stored
                 return found
             raise

@@ -259,9 +259,7 @@ class Sharing:
         acked = [(a.gid, a.sid) for a in changes if isinstance(a, _MAKES_ROOM)]
         if allowed or acked:
             for pair, what in allowed.items():
-                if (
-                    what is Allowed.NOTHING
-                ):  # as where nothing is said: a group or subject may be gone
+                if what is Allowed.NOTHING:  # the default: the group or subject may be gone
                     self._allowed.pop(pair, None)
                 else:
                     self._allowed[pair] = what

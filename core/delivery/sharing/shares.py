@@ -220,9 +220,7 @@ class Shares:
                 text = f"locks of share groups have ended, and that cannot be written: {error}"
                 self._complaints.error("locks", text)
                 self._locks.postpone(ended, now + RETRY_MS / 1000)
-            except (
-                Exception
-            ):  # a fault of one group: its locks, and those of the others, must still end
+            except Exception:  # of one group; the locks of all must still end
                 logger.exception("the end of locks of group %d failed", ended.gid)
                 self._locks.postpone(ended, now + RETRY_MS / 1000)
         self._set_timer()
