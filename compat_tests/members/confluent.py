@@ -17,7 +17,9 @@ from confluent_kafka import (
 from compat_tests.members.client import SECONDS, Record, Report, Told, record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from confluent_kafka import Message
 
 
 class Confluent:
@@ -39,10 +41,17 @@ class Confluent:
             settings["partition.assignment.strategy"] = self.STRATEGIES[strategy]
         self._consumer = Consumer({"log_level": 2, **settings})
         self._told = told
+        self._report: Report = lambda _: None
+        self._taken: list[Record] = []
+        """What a poll that has not ended has got, and not reported."""
 
     def subscribe(self, topics: list[str], pattern: str | None) -> None:
         def tell(kind: str) -> Callable[[Consumer, list[TopicPartition]], None]:
-            return lambda _, parts: self._told(kind, [part.topic for part in parts])
+            def callback(_: Consumer, parts: list[TopicPartition]) -> None:
+                self._report_taken()
+                self._told(kind, [part.topic for part in parts])
+
+            return callback
 
         self._consumer.subscribe(
             ["^" + pattern] if pattern else topics,
@@ -52,27 +61,23 @@ class Confluent:
         )
 
     def poll(self, seconds: float, most: int, report: Report) -> list[Record]:
-        first = self._consumer.poll(seconds)
-        if first is None:
+        self._taken = _records([self._consumer.poll(seconds)])
+        if not self._taken:
             return []
-        messages = [first]
+        self._report = report
+        got = self._taken
         if most > 1:
-            messages += self._consumer.consume(most - 1, 0)
-        records = []
-        for message in messages:
-            if (error := message.error()) is not None:
-                # A deleted topic is reported once; librdkafka goes on with the others, as Java does.
-                if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue
-                raise KafkaException(error)
-            topic, offset, value = message.topic(), message.offset(), message.value()
-            assert topic is not None
-            assert offset is not None
-            body = value if isinstance(value, bytes) else None
-            made = record(topic, offset, message.timestamp()[1], body, message.headers())
-            records.append(made)
-        report(records)
-        return records
+            more = _records(self._consumer.consume(most - 1, 0))
+            got = got + more
+            self._taken = self._taken + more
+        self._report_taken()
+        return got
+
+    def _report_taken(self) -> None:
+        """At the end of a poll, or when a callback comes between its two calls."""
+        taken, self._taken = self._taken, []
+        if taken:
+            self._report(taken)
 
     def commit(self) -> None:
         try:
@@ -126,3 +131,21 @@ class Confluent:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _records(messages: Iterable[Message | None]) -> list[Record]:
+    records = []
+    for message in messages:
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            # A deleted topic is reported once; librdkafka goes on with the others, as Java does.
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue
+            raise KafkaException(error)
+        topic, offset, value = message.topic(), message.offset(), message.value()
+        assert topic is not None
+        assert offset is not None
+        body = value if isinstance(value, bytes) else None
+        records.append(record(topic, offset, message.timestamp()[1], body, message.headers()))
+    return records
