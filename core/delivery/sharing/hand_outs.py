@@ -19,6 +19,7 @@ member is *reserved* for it: it is given nothing more until it has acked what it
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN_SECONDS = 1.0
 FIRST_HAND_OUT = 500
-"""The most that a member is handed at once before it has acked anything: it may turn out to be slow."""
+"""The most that a member is handed at once before it has acked anything: it may turn out to be slow. Up to
+twice as many, where a batch ends there."""
 
 logger = logging.getLogger(__name__)
 
@@ -220,8 +222,9 @@ class HandOuts:
             caution = caution._replace(strict=self._is_patient(progress, caution))
             if self._is_reserved(progress, log, caution):
                 return False
-        if not self._policy.pace(log.member_id).rate:
-            most = min(most, FIRST_HAND_OUT)
+        unknown = not self._policy.pace(log.member_id).rate
+        if unknown:
+            most = min(most, FIRST_HAND_OUT if progress.redelivery.total else 2 * FIRST_HAND_OUT)
         if wanted is not None:
             most = min(most, wanted)
         if log.begin == SHARE_PULL:
@@ -244,6 +247,8 @@ class HandOuts:
             self._reserved = None
             if caution.strict:
                 self._alone_since = None
+        if unknown and ranges[-1].size > FIRST_HAND_OUT:
+            ranges[-1] = self._first(ranges[-1])
         ranges[-1] = self._aligned(ranges[-1], progress)
         return sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
 
@@ -266,6 +271,17 @@ class HandOuts:
         if self._reserved is None or self._progress(self._reserved) is None:
             self._reserved = log
         return self._reserved is log and log.unacked > 0
+
+    def _first(self, given: Range) -> Range:
+        """FIRST_HAND_OUT, and the rest of the batch with it if that is wanted too."""
+        few = given.first + FIRST_HAND_OUT
+        behind = self._sharing.reader.kept_until(self.subject, few - 1)
+        if behind is None:
+            with suppress(WouldBlock, CorruptMessage):
+                behind = self._sharing.log.bounds_nowait(self.subject, few - 1)[1]
+        if behind is None or behind > given.first + given.size:
+            behind = few
+        return given._replace(size=behind - given.first)
 
     def _aligned(self, given: Range, progress: Progress) -> Range:
         """Cut down to where a batch ends, unless that costs more than half."""

@@ -256,12 +256,14 @@ def test_an_ack_that_opens_the_window_feeds_who_waits_for_it(
 def test_a_member_that_may_be_slow_is_not_handed_a_heap_at_once(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
-        await fill(served, "t", *[1000] * 8)
+        few = FIRST_HAND_OUT
+        await fill(served, "t", few * 2, few * 4, *[few * 3 // 5] * 4, *[few * 4] * 2)
         async with sharing(served, "g", "t", 1) as (member,):
-            assert len(await member.fetch()) == FIRST_HAND_OUT
-            assert len(await member.fetch()) == FIRST_HAND_OUT
+            sizes = [len(await member.fetch()) for _ in range(6)]
+            # A whole batch; few at a time of a large one, and its rest; whole small ones.
+            assert sizes == [few * 2, few, few, few * 2, few * 6 // 5, few * 6 // 5]
             assert await member.commit() == 0
-            assert len(await member.fetch()) > FIRST_HAND_OUT
+            assert len(await member.fetch()) > 2 * few
 
     serve(check, tmp_path)
 
