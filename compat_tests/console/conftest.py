@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 PICTURES = Path(__file__).parents[2] / "docs" / "console"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(
+    scope="module"
+)  # while it runs there is an asyncio loop, in which others cannot run theirs
 def chromium(pytestconfig: pytest.Config) -> Iterator[Browser]:
     if pytestconfig.getoption("--broker") != "kumquat":
         pytest.skip("only Kumquat has the console")

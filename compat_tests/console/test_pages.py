@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
 from compat_tests.console.chromium import fits, tab
+from compat_tests.support import eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -56,6 +58,29 @@ def test_a_page_is_too_wide_for_the_smallest_phone_in_the_dark(
             fits(page)
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert colour == "rgb(16, 18, 22)"
+
+
+@pytest.mark.parametrize("width", [360, 800, 1000, 1280, 1900])
+def test_a_page_with_long_names_is_too_wide(chromium: Browser, stage: Stage, width: int) -> None:
+    stage.everything()
+    subject, group = f"{'long.name-' * 12}{stage.new()}", f"{'Group_' * 30}{stage.new()}"
+    stage.create([subject])
+    stage.produce(subject, [(b"k" * 400, b"v" * 4000)] * 3, [("h" * 300, b"x" * 300)])
+    with closing(stage.consumer(subject, group)) as consumer:
+        eventually(lambda: bool(consumer.poll(500)), "a first message")
+        with tab(chromium, stage.admin) as page:
+            page.set_viewport_size({"width": width, "height": 800})
+            for address in (
+                *(address for address, _ in PAGES.values()),
+                f"/console/group?name={group}",
+                f"/console/subject?name={subject}",
+                f"/console/messages?subject={subject}",
+                f"/console/message?subject={subject}&offset=1",
+                f"/console/trace?subject={subject}&offset=1",
+            ):
+                page.goto(address)
+                expect(page.get_by_role("heading", level=1)).to_be_visible()
+                fits(page)
 
 
 def test_pages_say_nothing_of_what_is_there(chromium: Browser, stage: Stage) -> None:
