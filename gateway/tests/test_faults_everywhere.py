@@ -53,6 +53,9 @@ MORE = {
     "preadv_into messages.reader.Reader._fill": "EMFILE",
 }
 """What has lost messages before: it is tried with that error too."""
+ROUND = "fsync_dir disk.local_commit.LocalRound.run < flushing.flusher.outcome"
+FENCED_THRICE = Strike(ROUND, 8, "ENOSPC", THRICE)
+"""Restarts around a merge of schedule files: delayed messages were delivered twice after it."""
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +105,8 @@ def chosen(site: str, calls: int, *, every: bool) -> list[Strike]:
     strikes = [Strike(site, 1 + number % calls, hows[number % len(hows)])]
     if site in MORE:
         strikes.append(Strike(site, min(2, calls), MORE[site], TWICE))
+    if site == ROUND:
+        strikes.append(FENCED_THRICE)
     return strikes
 
 

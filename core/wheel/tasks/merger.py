@@ -85,6 +85,6 @@ class Merger:
         """What is due earlier may be left out."""
         if self._file_set.has_tombstones:
             # The entry that a tombstone takes out may lie in another file: after a restart only W says that
-            # it is finished.
-            return self._schedule.delivered_until[0]
+            # it is finished, as it is in the manifest. The schedule's own may be further on.
+            return self._file_set.manifest.delivered_until[0]
         return self._schedule.settled_until(self._now_ms())
