@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 PICTURES = Path(__file__).parents[2] / "docs" / "console"
 
 
-@pytest.fixture(
-    scope="module"
-)  # while it runs there is an asyncio loop, in which others cannot run theirs
+@pytest.fixture(scope="module")
 def chromium(pytestconfig: pytest.Config) -> Iterator[Browser]:
+    """No longer than a module: while it is there, an asyncio loop runs, and nobody else can run one."""
     if pytestconfig.getoption("--broker") != "kumquat":
         pytest.skip("only Kumquat has the console")
     with chromium_.started() as browser:
