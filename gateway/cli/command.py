@@ -7,7 +7,8 @@ Rules:
   imports none: with kafka-python and Rich it would take several times as long.
 - A wrong command line is one line on stderr that says what is wrong (`explain`), never a page of usage.
 - A command returns its exit code. What it cannot do is an exception: Refused (1) or Unreachable (2), whose
-  text is one line for the operator. Ctrl-C is INTERRUPTED and says nothing.
+  text is one line for the operator. Ctrl-C is INTERRUPTED, SIGTERM is TERMINATED, and both say nothing:
+  they are exceptions too (signals.py), so that a command tidies up in its `finally`.
 - Options have no abbreviations, so that a script does not break when another option is added.
 """
 
@@ -19,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kumquat.gateway.cli.signals import terminable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from click.shell_completion import CompletionItem
 
-DONE, REFUSED, WRONG, INTERRUPTED = 0, 1, 2, 130
+DONE, REFUSED, WRONG, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 COMPLETE = "_KUMQUAT_COMPLETE"
 """The variable with which a shell asks for completions: see completion.py."""
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -52,6 +55,10 @@ class Action(click.Command):
         if rest and not ctx.resilient_parsing and not self.ignore_unknown_options:
             raise click.UsageError(f"unknown argument {rest[0]!r}", ctx)
         return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with terminable():
+            return super().invoke(ctx)
 
 
 class Commands(click.Group):

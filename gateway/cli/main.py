@@ -9,8 +9,8 @@ watch/ (trace, search, top, doctor). COMMANDS names them; they are imported when
 `kumquat --version` and `--help` answer at once.
 
 Exit codes: 0 done; 1 refused, and one line on stderr says why and what to do; 2 the command is wrong, no
-broker is there, or the broker cannot start; 130 Ctrl-C. A reader that has seen enough (head, less) is no
-error.
+broker is there, or the broker cannot start; 130 Ctrl-C; 143 SIGTERM. A reader that has seen enough (head,
+less) is no error.
 """
 
 import os
@@ -25,12 +25,14 @@ from kumquat.gateway.cli.command import (
     DONE,
     INTERRUPTED,
     REFUSED,
+    TERMINATED,
     WRONG,
     Commands,
     Refused,
     Unreachable,
     explain,
 )
+from kumquat.gateway.cli.signals import Terminated
 
 HERE = "kumquat.gateway.cli"
 COMMANDS = {
@@ -85,6 +87,7 @@ kumquat = Commands(
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what a terminal has no character for is no failure
             stream.reconfigure(errors="backslashreplace")
@@ -101,12 +104,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error), WRONG)
     except Refused as error:
         return _complain(str(error), REFUSED)
+    except Terminated:
+        return TERMINATED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return DONE
+    except OSError as error:
+        _drop_output()
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"stopped: {where}{error.strerror or error}", REFUSED)
     return code
+
+
+def _open_streams() -> None:
+    """A stream that was closed (`>&-`) is None, and the next socket would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def _drop_output() -> None:
+    """What could not be written is not tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> int:

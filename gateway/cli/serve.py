@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -59,6 +59,10 @@ class _Serve(Action):
         if not ctx.resilient_parsing:
             ctx.meta[GIVEN] = self._in_order(ctx, args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The broker takes signals itself; until then SIGTERM ends the process, as a crash would."""
+        return click.Command.invoke(self, ctx)
 
     def _in_order(self, ctx: click.Context, args: Sequence[str]) -> list[Setting]:
         """The settings in the order of the command line: by themselves, Click's options lose it."""

@@ -8,12 +8,12 @@ r"""`kumquat consume TOPIC`: records to stdout. The habits are kcat's.
 
 Without a group it reads all, from `-o` (the beginning, unless it says otherwise), and changes nothing. With
 a group it is a member like any other: it begins where the group stands, and what was written to stdout is
-committed when it ends and every COMMIT_SECONDS: after Ctrl-C the last records may come once more, none is
-lost. In a group that shares, the offsets are the member's own.
+committed when it ends, by a signal too, and every COMMIT_SECONDS: after a crash the last records may come
+once more, none is lost. In a group that shares, the offsets are the member's own.
 
 It goes on until `-c` records are written, or, with `-e`, until there is no more; else until Ctrl-C (exit
-code 130) or until its reader has seen enough (0). At a terminal characters that control it are replaced; in
-a pipe bytes stay as they are.
+code 130), SIGTERM (143), or until its reader has seen enough (0). At a terminal characters that control it
+are replaced; in a pipe bytes stay as they are.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from kumquat.gateway.cli.command import DONE, Action, Refused
 from kumquat.gateway.cli.names import complete_groups, complete_topics
 from kumquat.gateway.cli.records.format import ENCODINGS, Format, as_json, as_text, visible
 from kumquat.gateway.cli.records.start import Start, read_start
+from kumquat.gateway.cli.signals import held
 from kumquat.gateway.cli.tables import plain
 
 if TYPE_CHECKING:
@@ -167,10 +168,13 @@ class Reading:
         Unreachable if there is to be an end, and nobody there to reach it with."""
         heard = monotonic()
         while True:
-            for found in self._consumer.poll(POLL_MS).values():
+            with held:
+                polled = self._consumer.poll(POLL_MS)
+                ended = exit_at_end and self._at_end()
+            for found in polled.values():
                 yield from found
                 heard = monotonic()
-            if exit_at_end and self._at_end():
+            if ended:
                 return
             if exit_at_end and monotonic() - heard > QUIET_SECONDS:
                 settings(self._bootstrap)
@@ -194,7 +198,8 @@ class Reading:
             return
         from kafka import OffsetAndMetadata
 
-        self._consumer.commit({self._place: OffsetAndMetadata(self._done, "", -1)})
+        with held:
+            self._consumer.commit({self._place: OffsetAndMetadata(self._done, "", -1)})
         self._done = None
         self._committed = monotonic()
 
@@ -206,7 +211,8 @@ class Reading:
         except KafkaError as error:
             raise Refused(f"what was written could not be committed: {error}") from None
         finally:
-            self._consumer.close(autocommit=False)
+            with held:
+                self._consumer.close(autocommit=False)
 
 
 def _copy(
@@ -219,21 +225,23 @@ def _copy(
     out = sys.stdout.buffer
     written = 0
     last = None
-    for record in reading.records(exit_at_end):
-        if record is not None:
-            if key is None or record.key == key:
-                out.write(shape(record))
-                written += 1
-            last = record
-            if written != count:
-                continue
+    try:
+        for record in reading.records(exit_at_end):
+            if record is not None:
+                if key is None or record.key == key:
+                    out.write(shape(record))
+                    written += 1
+                last = record
+                if written != count:
+                    continue
+            out.flush()
+            if last is not None:
+                reading.written(last)
+                last = None
+            reading.commit()
+            if count is not None and written >= count:
+                return
+    finally:  # after a signal too: what was written is committed
         out.flush()
         if last is not None:
             reading.written(last)
-            last = None
-        reading.commit()
-        if count is not None and written >= count:
-            return
-    out.flush()
-    if last is not None:
-        reading.written(last)

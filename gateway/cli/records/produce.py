@@ -9,7 +9,8 @@ r"""`kumquat produce TOPIC`: what comes from stdin, or files, as records. The ha
 
 How many records were written is said on stderr. Records that the broker refused are named there with its
 reason, and the exit code is 1; the others are written. A batch is refused as a whole: one record with a bad
-header takes those along that were sent with it.
+header takes those along that were sent with it. After Ctrl-C (exit code 130) or SIGTERM (143) no further
+record is sent. Those under way get their answers and are counted; a second signal ends the wait for them.
 
 The producer is not idempotent: with kafka-python, one refused batch would make every later one fail (see
 the README). So a record may be written twice if the connection is lost at the wrong moment, as with kcat.
@@ -37,6 +38,7 @@ from kumquat.gateway.cli.command import DONE, REFUSED, Action, Refused, Unreacha
 from kumquat.gateway.cli.names import complete_topics
 from kumquat.gateway.cli.records.format import unescape
 from kumquat.gateway.cli.records.lines import ASKING, Cutter, Lines
+from kumquat.gateway.cli.signals import held
 from kumquat.gateway.cli.tables import plain
 
 if TYPE_CHECKING:
@@ -69,9 +71,12 @@ class Report:
         self.written = 0
         self.refused: dict[str, list[int]] = {}
 
-    def sent(self, number: int, size: int) -> None:
+    def wait_for_room(self) -> None:
         with self._news:
             self._news.wait_for(lambda: self._bytes < WINDOW_BYTES)
+
+    def sent(self, number: int, size: int) -> None:
+        with self._news:
             self._waiting[number] = size
             self._bytes += size
 
@@ -91,10 +96,10 @@ class Report:
         self._news.notify_all()
         return size is not None
 
-    def complete(self) -> None:
+    def complete(self, seconds: float = ANSWER_SECONDS) -> None:
         """Wait until each record has its answer: kafka-python's flush may return a moment before."""
         with self._news:
-            self._news.wait_for(lambda: not self._waiting, ANSWER_SECONDS)
+            self._news.wait_for(lambda: not self._waiting, seconds)
             for number in list(self._waiting):
                 self.failed(number, "it is not known what became of it")
 
@@ -146,20 +151,23 @@ class Sending:
         self._producer.partitions_for(self._topic)
 
     def send(self, record: Sent) -> None:
-        self._number += 1
-        number = self._number
-        self.report.sent(number, record.size)
+        self.report.wait_for_room()
         value = _Null() if record.value is None else record.value
-        future = self._producer.send(
-            self._topic, value, record.key, [(n, v) for n, v in record.headers], partition=0
-        )
-        future.add_callback(lambda _: self.report.done(number))
-        future.add_errback(lambda error: self.report.failed(number, reason(error)))
+        with held:
+            self._number += 1
+            number = self._number
+            self.report.sent(number, record.size)
+            future = self._producer.send(
+                self._topic, value, record.key, [(n, v) for n, v in record.headers], partition=0
+            )
+            future.add_callback(lambda _: self.report.done(number))
+            future.add_errback(lambda error: self.report.failed(number, reason(error)))
 
     def finish(self) -> None:
-        self._producer.flush()
-        self.report.complete()
-        self._producer.close()
+        with held:
+            self._producer.flush()
+            self.report.complete()
+            self._producer.close()
 
 
 @click.command("produce", cls=Action)
@@ -211,14 +219,22 @@ def produce(
         except ValueError as error:
             raise click.UsageError(f"TOPIC: {error}") from None
         broken = ""
+        stopped: KeyboardInterrupt | None = None
         try:
-            for record in _records(files, lines, delimiter, as_json):
-                sending.send(record)
-        except ValueError as error:
-            broken = str(error)
-        finally:
-            sending.finish()
-    return _tell(sending.report, quiet, broken)
+            try:
+                for record in _records(files, lines, delimiter, as_json):
+                    sending.send(record)
+            except ValueError as error:
+                broken = str(error)
+            finally:
+                sending.finish()
+        except KeyboardInterrupt as signal:
+            stopped = signal
+            sending.report.complete(0.0)
+    code = _tell(sending.report, quiet, broken)
+    if stopped is not None:
+        raise stopped
+    return code
 
 
 def _why_not(bootstrap: str, topic: str) -> Exception:

@@ -62,9 +62,13 @@ def run(*arguments: str, stdin: bytes = b"", person: bool = False) -> Result:
         return Result(code, out.getvalue(), err.getvalue().decode())
 
 
-def start(*arguments: str, **environ: str) -> subprocess.Popen[bytes]:
+def start(*arguments: str, ignoring: str = "", **environ: str) -> subprocess.Popen[bytes]:
+    """`ignoring`: a signal that is ignored from the start, as shells do for what they run behind."""
+    command = [sys.executable, "-m", "kumquat", *arguments]
+    if ignoring:
+        command = ["sh", "-c", f"trap '' {ignoring}; exec \"$@\"", "sh", *command]
     return subprocess.Popen(
-        [sys.executable, "-m", "kumquat", *arguments],
+        command,
         env={**os.environ, **environ},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

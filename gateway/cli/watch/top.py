@@ -1,6 +1,6 @@
 """`kumquat top`: a live view of a broker: rates, lag, lateness, who is slow.
 
-    kumquat top                       at a terminal, every two seconds; q or Ctrl-C ends it
+    kumquat top                       at a terminal, every two seconds; q, Ctrl-C or SIGTERM ends it
     kumquat top --interval 10
     kumquat top --once                two looks, one picture: for scripts; --json as one object
     kumquat top --json                one object a line, until Ctrl-C

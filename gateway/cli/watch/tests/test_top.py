@@ -8,6 +8,7 @@ import pty
 import select
 import subprocess
 import sys
+import termios
 from typing import TYPE_CHECKING, Any
 
 from kumquat.gateway.cli.tests.terminal import DEADLINE, run
@@ -146,6 +147,29 @@ def test_the_view_ends_with_the_broker_or_does_not_end_with_q() -> None:
         assert process.stderr.read() == b""
         process.stderr.close()
         os.close(ours)
+
+
+def test_sigterm_ends_the_view_and_leaves_the_terminal_as_it_was(running: TestBroker) -> None:
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    command = [sys.executable, "-m", "kumquat", "top", "--interval", "0.2"]
+    process = subprocess.Popen(
+        [*command, "-b", running.bootstrap, "--admin", running.admin],
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    read_until(ours, b"messages/s")
+    process.terminate()
+    read_until(ours, b"\x1b[?1049l")  # the screen that was there before
+    assert process.wait(DEADLINE) == 143
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert termios.tcgetattr(theirs) == before
+    os.close(theirs)
+    os.close(ours)
 
 
 def read_until(terminal: int, text: bytes) -> None:
