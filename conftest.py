@@ -17,16 +17,25 @@ stopped by chance, or by a busy machine. To look for what has not been found yet
     pytest --hypothesis-profile explore kumquat/gateway/groups/tests/test_machine.py
 
 With several processes (`pytest -n 2 --dist loadfile`) the tests of a file stay in one process. So do
-all tests of Spark: they share one JVM.
+all tests of Spark: they share one JVM. Files that take long come first, so that no process has work left
+when the others have none.
+
+A test depends neither on where the run was started (gateway/tests/surroundings.py) nor on the tests before
+it. To look for one that does:
+
+    pytest --shuffle 1 kumquat/gateway/cli
 """
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
+
+from kumquat.gateway.tests import surroundings
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -47,9 +56,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--exhaustive", action="store_true", help="each fault, and thousands of power cuts: an hour"
     )
+    parser.addoption(
+        "--shuffle", type=int, metavar="SEED", help="files in another order, and the tests of each"
+    )
 
 
+@pytest.hookimpl(trylast=True)  # the report has the colours that its reader asked for
 def pytest_configure(config: pytest.Config) -> None:
+    surroundings.settle(config.rootpath / ".cache" / "home")
     config.addinivalue_line("markers", "long: takes many seconds; `make test` leaves it out")
     config.addinivalue_line("markers", "short: with Spark, and yet in `make test`")
     config.args = [_by_its_link(argument, config) for argument in config.args]
@@ -68,12 +82,25 @@ def _by_its_link(argument: str, config: pytest.Config) -> str:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With Spark each test takes seconds: it is long, unless it says that it is short."""
     for item in items:
         with_spark = "spark" in getattr(item, "fixturenames", ())
         if with_spark and item.get_closest_marker("short") is None:
             item.add_marker(pytest.mark.long)
+    if (seed := config.getoption("shuffle")) is not None:
+        _shuffle(items, random.Random(seed))
+
+
+def _shuffle(items: list[pytest.Item], chance: random.Random) -> None:
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    for tests in files.values():
+        chance.shuffle(tests)
+    order = list(files.values())
+    chance.shuffle(order)
+    items[:] = [item for tests in order for item in tests]
 
 
 class _OneSpark(LoadFileScheduling):
