@@ -48,6 +48,16 @@ settings.register_profile("explore", _PATIENT, derandomize=False)
 settings.load_profile("same")
 
 SPARK = ("kumquat/spark/", "compat_tests/spark/")
+LONGEST = (
+    "kumquat/gateway/tests/test_faults_everywhere.py",
+    "kumquat/gateway/groups/tests/test_machine.py",
+    "kumquat/gateway/testing/tests/",
+    "kumquat/gateway/tests/test_delay_wiring.py",
+    "kumquat/gateway/process/tests/test_server.py",
+    "kumquat/gateway/config/tests/test_config_restart.py",
+    "kumquat/gateway/cli/",
+)
+"""Files that take half a minute or more."""
 LINKED = {"core": "core", "gateway": "gateway", "meta": "meta", "spark_connector": "spark"}
 """The folders behind the links in kumquat/, and what the links are called."""
 
@@ -90,6 +100,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.long)
     if (seed := config.getoption("shuffle")) is not None:
         _shuffle(items, random.Random(seed))
+    elif hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _place(nodeid: str) -> int:
+    """Among several processes: Spark and the longest files first, those of many short tests last."""
+    order = (SPARK, LONGEST, "compat_tests/")
+    return next((n for n, first in enumerate(order) if nodeid.startswith(first)), len(order))
 
 
 def _shuffle(items: list[pytest.Item], chance: random.Random) -> None:
@@ -110,4 +128,7 @@ class _OneSpark(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    config.option.loadscopereorder = (
+        False  # the order is that of _place, not that of most tests first
+    )
     return _OneSpark(config, log) if config.getoption("dist") == "loadfile" else None

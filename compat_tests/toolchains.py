@@ -84,7 +84,8 @@ def _digest(folder: Path, *patterns: str) -> str:
 
 
 def _run(command: list[str], folder: Path) -> None:
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+    go = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+    environment = {**os.environ, **go}  # no C compiler is needed, nor another version of Go
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

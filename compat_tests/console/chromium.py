@@ -10,7 +10,9 @@ with `expects`.
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+LONGEST_FOLDER = 60
 PATIENCE_MS = 60_000
 """Playwright waits so long for what is to appear. Speed is never judged."""
 
@@ -45,9 +48,17 @@ def started() -> Iterator[Browser]:
         pytest.skip("no Chromium: install the package `chromium` (apt-get install chromium)")
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=path, args=ARGUMENTS, env={**os.environ, "TMPDIR": _short_folder()}
+        )
         yield browser
         browser.close()
+
+
+def _short_folder() -> str:
+    """Chromium makes a socket in its temporary folder, and ends if the name is too long for one."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) < LONGEST_FOLDER else "/tmp"
 
 
 class Watch:

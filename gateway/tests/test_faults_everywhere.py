@@ -3,8 +3,8 @@
 The story of fault_story.py is told once without a fault, to count the calls of each site. Then it is told
 again for each chosen fault. What it checks, each time: nothing acked is lost, doubled, early or moved; no
 acked commit goes back; nothing counts as lost or damaged, since nothing is; and the broker goes on by
-itself. By default each site fails once; with `--exhaustive`, which takes about half an hour, at several of
-its calls, with each error, and several times in a row.
+itself. By default each site fails once (`make test` strikes a third of them); with `--exhaustive`, which
+takes about half an hour, at several of its calls, with each error, and several times in a row.
 
 Where the design asks for less:
 - A failed fdatasync or fsync_dir of a log fences it until a restart: the kernel may have dropped what was
@@ -53,6 +53,8 @@ MORE = {
     "preadv_into messages.reader.Reader._fill": "EMFILE",
 }
 """What has lost messages before: it is tried with that error too."""
+SOME = 3
+"""One of so many sites is struck in the short set, beside those that have lost messages before."""
 ROUND = "fsync_dir disk.local_commit.LocalRound.run < flushing.flusher.outcome"
 FENCED_THRICE = Strike(ROUND, 8, "ENOSPC", THRICE)
 """Restarts around a merge of schedule files: delayed messages were delivered twice after it."""
@@ -121,13 +123,16 @@ def why_not(folder: Path, strike: Strike) -> str | None:
     return None if trace.struck else f"{strike}\n    was not reached"
 
 
+@pytest.mark.parametrize("which", ["some", pytest.param("others", marks=pytest.mark.long)])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_call_that_fails_once_costs_nothing_that_was_acked(
-    operation: str, calls: Counter[str], tmp_path: Path, pytestconfig: pytest.Config
+    operation: str, which: str, calls: Counter[str], tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     every = bool(pytestconfig.getoption("--exhaustive"))
     sites = sorted(site for site in calls if site.split()[0] == operation)
     assert sites, f"nothing in the story calls {operation}"
+    some = {*sites[::SOME], *MORE, ROUND}
+    sites = [site for site in sites if (site in some) == (which == "some")]
     strikes = [strike for site in sites for strike in chosen(site, calls[site], every=every)]
     harm = [why for n, strike in enumerate(strikes) if (why := why_not(tmp_path / str(n), strike))]
     assert not harm, f"{len(harm)} of {len(strikes)} faults:\n" + "\n".join(harm)

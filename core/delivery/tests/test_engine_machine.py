@@ -403,7 +403,7 @@ def loses_what_was_leased(self: Progress, slot: int) -> PullLog:
     ("owner", "name", "broken"),
     [
         (Groups, "_jump", never_leaps),
-        (Groups, "_jump", leaps_in_part),
+        pytest.param(Groups, "_jump", leaps_in_part, marks=pytest.mark.long),  # 3,000 examples
         (engine, "ack", acks_too_much),
         (Progress, "release", loses_what_was_leased),
         (PullLog, "in_gap", lambda log, pull: False),

@@ -219,7 +219,7 @@ def test_a_count_that_does_not_fit_the_entries_is_refused() -> None:
 @pytest.mark.parametrize("step", [3, -3], ids=["rising", "falling"])
 def test_waiting_retries_take_less_than_64_bytes_each(step: int) -> None:
     """So a million of them fit into 64 MB. Those that fail in falling order leave blocks half empty."""
-    count = 100_000
+    count = 20_000
     kept = Waiting()
     tracemalloc.start()
     try:

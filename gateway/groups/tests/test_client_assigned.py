@@ -455,4 +455,4 @@ class Barrier(RuleBasedStateMachine):
 
 
 TestBarrier = Barrier.TestCase
-TestBarrier.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestBarrier.settings = settings(stateful_step_count=30, deadline=None)

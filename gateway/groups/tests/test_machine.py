@@ -215,10 +215,13 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestGroups.settings = settings(
+    max_examples=settings().max_examples * 4 // 5, stateful_step_count=30, deadline=None
+)
+LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8)]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *LONG])
 def test_a_long_life_of_a_group(seed: int) -> None:
     churn(seed, 250)
 

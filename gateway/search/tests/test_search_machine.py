@@ -280,6 +280,9 @@ class SearchMachine(RuleBasedStateMachine):
 
 
 SearchMachine.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=settings().max_examples * 3 // 10,
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
 )
 TestSearchMachine = SearchMachine.TestCase

@@ -223,6 +223,9 @@ class LogMachine(RuleBasedStateMachine):
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, derandomize=True
+    max_examples=settings().max_examples * 3 // 5,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
 )
 TestLogMachine = LogMachine.TestCase
