@@ -16,7 +16,12 @@ import os
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import FrameType
 
 KNOWN = {
     "LC_ALL": "C.UTF-8",
@@ -34,7 +39,7 @@ DROPPED_PREFIXES = ("KUMQUAT_", "_KUMQUAT_", "LC_", "PYSPARK_", "PYTHON", "SPARK
 KEPT = {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPYCACHEPREFIX"}
 """They change no answer: where bytecode goes, and the order of sets."""
 UMASK = 0o022
-HANDLERS = {
+HANDLERS: dict[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGQUIT: signal.SIG_DFL,
