@@ -20,6 +20,9 @@ REASONS = (REJECTED, ATTEMPTS, EXPIRED, UNREADABLE)
 """Why a message became a dead letter: the consumer rejected it, its deliveries are used up, retention took
 it before it was handled, its bytes are damaged."""
 
+EVERY = (1 << 63) - 1
+"""No message has a higher sequence."""
+
 # --- what happens in a running broker ------------------------------------------------------------
 
 
@@ -205,6 +208,8 @@ class Drop(NamedTuple):
 
     gid: int
     sid: int
+    doomed: int | None = None
+    """Messages below that are to become dead letters still do. None, and not written: none does."""
 
 
 class Gone(NamedTuple):
@@ -374,6 +379,8 @@ def to_json(action: Action) -> tuple[Any, ...]:
         return (_NAMES[Numbers], action.next_gid, action.floor)
     if type(action) is Unshare and action.sequence is None:
         return (_NAMES[Unshare], action.gid, action.sid)
+    if type(action) is Drop and action.doomed is None:
+        return (_NAMES[Drop], action.gid, action.sid)
     return (_NAMES[type(action)], *action)
 
 

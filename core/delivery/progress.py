@@ -13,6 +13,12 @@ delivered. Each sequence below it is in exactly one place:
 
 So the size grows with unacked ranges, never with what was consumed.
 
+A doomed message is forgotten without its letter in one case only: it is to be delivered again. What moves a
+group that has no members (`Groups._drop`, `begin_sharing`) decides by the new position. A doomed message
+below it stays doomed. One from there on comes again with all others there, as a first attempt, and is no
+longer doomed: else it would be delivered, and become a letter too. A plain commit is no such move: it may
+come late, or from a second reader, so all that is doomed stays so. Where no new position is known, likewise.
+
 Leases and pull logs are in pull_log.py.
 
 The methods that change something are for `Groups.apply` alone (`wake` is the exception), and they take any
@@ -161,9 +167,7 @@ class Progress:
         if again:
             self.redelivery, self.waiting = Ranges(), Waiting()
             doomed, self.doomed = self.doomed, {}
-            for each in doomed.values():
-                if each.first < sequence:
-                    self.add_doomed(each.cut(each.first, min(each.end, sequence)))
+            self.add_doomed_below(sequence, doomed.values())
             return
         ahead = [(each.first, each.end) for each in self.redelivery]
         ahead += [(each.first, each.end) for each in self.waiting]
@@ -314,8 +318,17 @@ class Progress:
         self.doomed[doomed.first] = doomed
         self.doomed_span = max(self.doomed_span, doomed.size)
 
-    def is_doomed(self, sequence: int) -> bool:
-        return bool(self.doomed) and bool(self._doomed_in(sequence, sequence + 1))
+    def add_doomed_below(self, sequence: int, doomed: Iterable[Doomed]) -> None:
+        """Those of them, or the parts of them, that are below."""
+        for each in doomed:
+            if each.first < sequence:
+                self.add_doomed(each.cut(each.first, min(each.end, sequence)))
+
+    def is_doomed(self, sequence: int, size: int = 1) -> bool:
+        """Whether all of these messages are."""
+        end = sequence + size
+        found = self._doomed_in(sequence, end) if self.doomed else []
+        return sum(min(end, each.end) - max(sequence, each.first) for each in found) == size
 
     def _doomed_in(self, first: int, end: int) -> list[Doomed]:
         """Those that have any of the sequences; found by where they can begin, unless those places are

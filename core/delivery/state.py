@@ -122,6 +122,11 @@ class Group:
         """When that was, ms since the epoch."""
 
     @property
+    def dying(self) -> int:
+        """How many messages are to become dead letters."""
+        return sum(progress.dying for progress in self.progress.values() if progress.doomed)
+
+    @property
     def is_share(self) -> bool:
         """Whether it is a share group; one without members stays what it was."""
         return next((m.kind for m in self.members.values()), self.last_kind) == SHARE
@@ -278,10 +283,15 @@ class Groups:
         if sequence is not None:
             progress.committed_at = self.now_ms
 
-    def _drop(self, gid: int, sid: int) -> None:
+    def _drop(self, gid: int, sid: int, doomed: int | None) -> None:
         group = self.by_id[gid]
         self._free_slots(group, sid)
-        group.progress.pop(sid, None)
+        progress = group.progress.pop(sid, None)
+        if progress is not None and doomed is not None:
+            kept = Progress()
+            kept.add_doomed_below(doomed, progress.doomed.values())
+            if kept.doomed:
+                group.progress[sid] = kept
 
     def _gone(self, sid: int) -> None:
         for group in self.by_id.values():

@@ -73,7 +73,8 @@ SUBJECTS = {
     "NEXT-RETRY": "next_due@",
 }
 WHY = {
-    "NonEmptyGroupError": "it has members; stop its consumers first",
+    "NonEmptyGroupError": "it has members, stop its consumers first; or dead letters cannot be written, and "
+    "kumquat groups describe says why",
     "GroupIdNotFoundError": "there is no such group; kumquat groups list shows them",
 }
 HOLDINGS = {
@@ -141,6 +142,11 @@ def _show_reset(answer: Mapping[str, Any]) -> list[str]:
         f"Messages that it never gets: {answer['passed']:,}.",
         f"Messages that come once more: {answer['again']:,}.",
         f"Retries that waited and are forgotten: {answer['retries']:,}.",
+        *(
+            [f"Doomed messages that still become dead letters: {answer['doomed']:,}."]
+            if answer["doomed"]
+            else []
+        ),
         "Start its consumers again." if answer["done"] else "Nothing was changed.",
     ]
     return [plain(line) for line in lines]

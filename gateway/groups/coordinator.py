@@ -189,6 +189,12 @@ class Coordinator:
         """Raises Refused."""
         self._carry_out(now, self.decisions.fail, failure, now)
 
+    def delete_offsets(self, group_id: str, subjects: Sequence[Subject], now: float) -> list[int]:
+        return self._carry_out(now, self.decisions.delete_offsets, group_id, subjects)
+
+    def delete_groups(self, names: Sequence[str], now: float) -> list[int]:
+        return self._carry_out(now, self.decisions.delete_groups, names)
+
     def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
         self._carry_out(now, self.decisions.reset, group, sid, sequence, now)
 

@@ -18,6 +18,7 @@ from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.core.delivery.engine import Allowed
 from kumquat.gateway.groups.assignment.division import Divisions, unshare
 from kumquat.gateway.groups.assignment.modes import TIMER, World
+from kumquat.gateway.groups.deletion import Deletion
 from kumquat.gateway.groups.errors import (
     FencedInstance,
     GroupIdNotFound,
@@ -97,6 +98,9 @@ class Decisions:
         self._share = Share(self._members)
         self._offsets = Offsets(self._members)
         self._failures = Failures(self._members)
+        self._deletion = Deletion(self._members)
+        self.delete_offsets = self._deletion.delete_offsets
+        self.delete_groups = self._deletion.delete_groups
         self._weight = Weight(draft.groups, self._joining)
         self.patterns = self._members.patterns
 

@@ -4,7 +4,8 @@ Commits
 - Who may: a member, in its generation (else UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH);
   anybody without a generation, while the group has no members. A member id is then no matter: librdkafka
   with `group.protocol=consumer` and `assign()` sends one. Such a commit sets the group back (or forward):
-  what it had leased or was to be delivered again is forgotten.
+  what it had leased or was to be delivered again is forgotten, but not what is doomed (see
+  core/delivery/progress.py).
 - By a member that holds a pull log: acks it up to there. In the wrong space, for another's slot, below
   what is acked, or past what was given: no error (clients would give up or drop everything), and no
   change.
@@ -118,10 +119,11 @@ class Offsets:
         return done.codes
 
     def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
-        """Have a group without members go on there. All else that it knew of the subject is forgotten."""
+        """Have a group without members go on there. All else that it knew of the subject is forgotten, but
+        for doomed messages below."""
         if not self._members.is_empty(group):
             raise UnknownMember(f"group {group.name!r} has members: only they may commit")
-        changes: list[Action] = [actions.Drop(group.id, sid)]
+        changes: list[Action] = [actions.Drop(group.id, sid, sequence)]
         if group.is_share:
             changes.append(actions.Share(group.id, sid, sequence))
         else:
@@ -195,7 +197,9 @@ class Offsets:
         wanted = (asked.committed_offset, asked.committed_leader_epoch, metadata)
         if progress is None or shared or wanted != _stored(progress) or self._is_old(progress):
             if shared:
-                done.changes.append(actions.Drop(group.id, subject.id))
+                # A negative offset names no place: nobody knows what is read again.
+                below = wanted[0] if wanted[0] >= 0 else actions.EVERY
+                done.changes.append(actions.Drop(group.id, subject.id, below))
             done.changes.append(actions.Commit(group.id, subject.id, *wanted))
             if shared or progress is None or not progress.committed:
                 done.touched.add(subject.id)
@@ -239,7 +243,11 @@ class Offsets:
         member = self._asker(roster, member_id, epoch, caller)
         if topics is None:
             by_id = self._members.world.subjects.by_id
-            topics = [(by_id[sid].name, (0,)) for sid in group.progress if sid in by_id]
+            topics = [
+                (by_id[sid].name, (0,))
+                for sid, progress in group.progress.items()
+                if sid in by_id and (progress.shared or progress.position is not None)
+            ]
         return [
             self._position(roster, member, topic, index, caller)
             for topic, indexes in topics

@@ -15,6 +15,7 @@ For other parts of the broker:
     config_changed(group, sid)    a group's, or a subject's, configs were altered
     change(actions)               what an admin changes, when it is durable
     reset(group, subject, to)     move a group that has no members
+    delete_offsets, delete_groups  what an admin has them forget, when it is durable
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ MOST_EXPLAINED = 100
 MOST_FAILURES = 1000
 PARTITIONS_AT_A_TIME = 200
 """Of a commit, in one step of the event loop: some 2 ms."""
+GROUPS_AT_A_TIME = 50
+"""That are deleted, likewise."""
 
 
 def limits(config: BrokerConfig) -> Limits:
@@ -297,6 +300,33 @@ class GroupService:
         await self._durable()
         return codes
 
+    async def delete_offsets(self, group_id: str, subjects: Sequence[Subject]) -> list[int]:
+        """A code for each subject; when it is durable. Many are done in parts."""
+        codes: list[int] = []
+        for first in range(0, max(1, len(subjects)), PARTITIONS_AT_A_TIME):
+            part = subjects[first : first + PARTITIONS_AT_A_TIME]
+            if first:
+                await trio.lowlevel.checkpoint()
+            try:
+                codes += self._do(self._core.delete_offsets, group_id, part, trio.current_time())
+            except GroupError as error:
+                if not first:
+                    raise
+                codes += [error.error_code] * len(part)
+        await self._durable()
+        return codes
+
+    async def delete_groups(self, names: Sequence[str]) -> list[int]:
+        """A code for each; when it is durable. Many are done in parts."""
+        codes: list[int] = []
+        for first in range(0, len(names), GROUPS_AT_A_TIME):
+            if first:
+                await trio.lowlevel.checkpoint()
+            part = names[first : first + GROUPS_AT_A_TIME]
+            codes += self._do(self._core.delete_groups, part, trio.current_time())
+        await self._durable()
+        return codes
+
     async def fail(self, failures: Sequence[Failure]) -> list[str | None]:
         """Messages that clients could not handle; for each, why that cannot be obeyed. Done when it is
         durable."""
@@ -443,6 +473,13 @@ class GroupService:
 
     def subject_removed(self, subject: Subject) -> None:
         """All groups forget it, and members that held it are told."""
+        for group in self.groups.by_id.values():
+            progress = group.progress.get(subject.id)
+            if progress is not None and progress.doomed:
+                logger.warning(
+                    "subject %s is deleted with %d messages that were to become dead letters of group %s",
+                    *(subject.name, progress.dying, group.name),
+                )
         self._tell(lambda: self._core.subject_removed(subject.id, trio.current_time()))
 
     def _tell(self, decide: Callable[[], None]) -> None:

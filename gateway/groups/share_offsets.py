@@ -3,7 +3,7 @@
 The start offset of a group on a subject is the lowest message that is not settled; the lag is how many are
 not. An admin changes either only while the group has no members (NON_EMPTY_GROUP): then nothing is leased.
 What was to be delivered again is forgotten with the old offset, as in Kafka; a message below the new one
-that is to become a dead letter still does (Progress.begin_sharing).
+that is to become a dead letter still does (core/delivery/progress.py).
 
 `alter` and `delete` give the actions to append, in one frame. A group that was not there comes into being
 with its first offset, and is a share group from then on.
@@ -84,5 +84,11 @@ def check_alterable(groups: Groups, group_id: str) -> None:
 
 
 def delete(group: Group, sids: Iterable[int]) -> list[Action]:
-    """The group forgets these: it begins again by its share.auto.offset.reset."""
-    return [actions.Drop(group.id, sid) for sid in sids]
+    """The group forgets these: it begins again by its share.auto.offset.reset. Doomed messages do not come
+    again then: they still become dead letters."""
+    return [actions.Drop(group.id, sid, actions.EVERY) for sid in sids]
+
+
+def known(group: Group) -> set[int]:
+    """The subjects of which a share group has an offset."""
+    return {sid for sid, progress in group.progress.items() if progress.shared}

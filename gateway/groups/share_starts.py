@@ -44,7 +44,8 @@ class ShareStarts:
         found = {}
         for topic in dict.fromkeys(topics):
             subject, known = self._log.subjects.by_name.get(topic), self._groups.by_name.get(group)
-            if subject is None or (known is not None and subject.id in known.progress):
+            progress = None if subject is None or known is None else known.progress.get(subject.id)
+            if subject is None or (progress is not None and progress.shared):
                 continue
             first = await self._log.offset_for_timestamp(subject, since)
             found[subject.id] = subject.high_watermark if first is None else first[1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.groups.share_offsets import delete, find
+from kumquat.gateway.groups.share_offsets import delete, find, known
 from kumquat.gateway.handlers.common.lookup import find_subject
 from kumquat.gateway.net.dispatch import Refused, handles
 from kumquat.gateway.net.turns import Turn
@@ -54,15 +54,16 @@ async def delete_share_group_offsets(
         if turn.over:
             await turn.give_way()
     group = find(groups, request.group_id)  # others had their turn meanwhile
-    known = sorted(sids & group.progress.keys())
-    if known:
-        await broker.coordinator.change(delete(group, known))
+    still = sorted(sids & known(group))
+    if still:
+        await broker.coordinator.change(delete(group, still))
     return answer
 
 
 def _subject(broker: Broker, group: Group, topic: str) -> Subject:
     subject = find_subject(broker, topic)
-    if subject.id not in group.progress:
+    progress = group.progress.get(subject.id)
+    if progress is None or not progress.shared:
         raise Refused(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"share group {group.name!r} has no offset of {topic!r} to delete",

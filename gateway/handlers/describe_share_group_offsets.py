@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kumquat.gateway.groups.share_offsets import Start, start
+from kumquat.gateway.groups.share_offsets import Start, known, start
 from kumquat.gateway.handlers.common.leader_epoch import CURRENT
 from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.net.turns import Turn
@@ -89,8 +89,10 @@ async def _group(
         return answer
     if asked.topics is None:
         by_id = broker.log.subjects.by_id
-        known = [] if group is None else [by_id[sid].name for sid in group.progress if sid in by_id]
-        named: list[tuple[str, Sequence[int]]] = [(name, (0,)) for name in sorted(known)]
+        sids = set[int]() if group is None else known(group)
+        named: list[tuple[str, Sequence[int]]] = [
+            (name, (0,)) for name in sorted(by_id[sid].name for sid in sids if sid in by_id)
+        ]
     else:
         named = [(topic.topic_name, topic.partitions) for topic in asked.topics]
     for name, partitions in named:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from kumquat.core.delivery.progress import Doomed, Progress
 from kumquat.core.delivery.state import Groups
+from kumquat.core.logs.messages.settles import Settled
 
 log = logging.getLogger("kumquat.dead_letters")
 
@@ -89,6 +90,14 @@ class Backlog:
                 if not most:
                     return picked
         return picked
+
+    def holds(self, pair: Pair, items: Iterable[Settled]) -> bool:
+        """Whether all of these are still doomed. While they were read, a reset may have taken them back:
+        then they are delivered again."""
+        progress = self._progress(pair)
+        return progress is not None and all(
+            progress.is_doomed(item.first, item.size) for item in items
+        )
 
     def worked(self, pair: Pair) -> None:
         """A part of it was written: the others are next."""

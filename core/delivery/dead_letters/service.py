@@ -206,7 +206,7 @@ class DeadLetters:
         batches, bare = packer.finish()
         total = 0
         for records, items, size, reasons in batches:
-            if target.deleted or self._groups.by_id.get(group.id) is not group:
+            if target.deleted or not self._backlog.holds(pair, items):
                 return total
             self.settling.write(target, items, build(records, self._log.log.now_ms()))
             self._written += len(records)
@@ -256,6 +256,15 @@ class DeadLetters:
         for sequence, body, told in letters:
             packer.add(sequence, body, headers_of(where, sequence, told), told.reason)
         packer.end(loaded.until)
+
+    async def wait_written(self, groups: Iterable[str], seconds: float) -> None:
+        """Until nothing of these groups is doomed, or the time is up. More may be doomed afterwards."""
+        with trio.move_on_after(seconds):
+            for number, name in enumerate(groups, 1):
+                if number % _IN_A_ROW == 0:
+                    await trio.lowlevel.checkpoint()
+                while (group := self._groups.by_name.get(name)) is not None and group.dying:
+                    await self._round_ended.wait()
 
     # --- retention -------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ STORED: list[tuple[Action, bytes]] = [
     (actions.Lost(1, 7, 44, 2), b'["lost",1,7,44,2]'),
     (actions.Holes(1, 7, 44, 2), b'["holes",1,7,44,2]'),
     (actions.Drop(1, 7), b'["drop",1,7]'),
+    (actions.Drop(1, 7, 42), b'["drop",1,7,42]'),
     (actions.Gone(7), b'["gone",7]'),
     (actions.Heard(1, "m"), b'["heard",1,"m"]'),
     (actions.Silent(1000), b'["silent",1000]'),

@@ -34,6 +34,22 @@ def commit(sid: int) -> Action:
     return actions.Commit(1, sid, 5, -1, "")
 
 
+def rejected(sid: int) -> Action:
+    return actions.Doom(1, sid, 0, [[3, 1, 1]], "rejected", "")
+
+
+def retried(sid: int) -> Action:
+    return actions.Retry(1, sid, 0, [[3, 1, 2, 9000 * DAY]])
+
+
+def settled(sid: int) -> Action:
+    return actions.Settle(1, sid, [[3, 1]])
+
+
+def shared(sid: int, attempt: int) -> tuple[Action, ...]:
+    return actions.Share(1, sid, 5), actions.Again(1, sid, 3, 1, attempt, 0)
+
+
 LEFT: Action = actions.Left(1, "m")
 FORGET: Action = actions.Forget(1)
 
@@ -53,6 +69,12 @@ FORGET: Action = actions.Forget(1)
         (history((1, member()), (2, LEFT)), 3, [FORGET]),
         (history((1, member()), (2, LEFT), (2, member())), 100, []),
         (history(), 1, [FORGET]),
+        (history((1, commit(1)), (1, rejected(1))), 100, []),
+        (history((1, commit(1)), (1, rejected(1)), (2, settled(1))), 100, [FORGET]),
+        (history((1, commit(1)), (1, retried(1))), 1000, []),
+        (history((1, commit(1)), (1, retried(1)), (1, commit(2))), 8, [actions.Drop(1, 2)]),
+        (history(*((1, action) for action in shared(1, 2))), 100, []),
+        (history(*((1, action) for action in shared(1, 1))), 100, [FORGET]),
     ],
 )
 def test_what_is_forgotten_when(group: Group, day: int, found: list[Action]) -> None:

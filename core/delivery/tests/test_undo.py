@@ -57,7 +57,7 @@ def made(groups: Groups, kind: str, gid: int, sid: int, member_id: str, n: int) 
         "commit": actions.Commit(gid, sid, n, -1, ""),
         "share": actions.Share(gid, sid, n),
         "expire": actions.Expire(gid, sid, n),
-        "drop": actions.Drop(gid, sid),
+        "drop": actions.Drop(gid, sid, n if n % 2 else None),
         "heard": actions.Heard(gid, member_id),
     }
     if kind in simple:
@@ -193,6 +193,8 @@ def test_an_expire_that_is_taken_back_gives_the_leases_back() -> None:
         [actions.Forget(1)],
         [actions.Gone(5)],
         [actions.Drop(1, 5)],
+        [actions.Drop(1, 5, 25)],
+        [actions.Drop(1, 5, actions.EVERY), actions.Share(1, 5, 0)],
     ],
 )
 def test_waiting_and_doomed_messages_are_as_they_were(changes: list[Action]) -> None:

@@ -14,9 +14,8 @@ the operator has just given up. The answer counts all of them: `passed` never co
 had been done and come once more, `retries` were given back or waited. So nothing is lost without a number,
 and `dry_run` shows the numbers first.
 
-A message that is to become a dead letter is no longer the group's to read, and must not be lost by a
-reset: while there is one, the reset is refused. That is over in a moment, unless the dead letter cannot be
-written.
+A message that is to become a dead letter is not lost by a reset. One below the new position still becomes
+one (`doomed` counts these). One from there on comes again instead, and counts in `again`.
 """
 
 from __future__ import annotations
@@ -70,13 +69,8 @@ def _check(broker: Broker, group: Group, subject: Subject) -> None:
             f"group {group.name!r} has members ({len(group.members)}): stop its consumers, reset, and "
             "start them again"
         )
-    progress = group.progress.get(subject.id)
-    if progress is not None and progress.doomed:
-        raise _no(
-            f"{progress.dying} messages of {subject.name!r} are about to become dead letters of group "
-            f"{group.name!r}, and would be lost: wait until they are written; kumquat groups describe "
-            "shows how many are left, and why one cannot be written"
-        )
+    if subject.deleted:
+        raise _no(f"subject {subject.name!r} was deleted meanwhile")
 
 
 async def _target(broker: Broker, subject: Subject, arguments: Arguments) -> int:
@@ -112,12 +106,19 @@ async def _target(broker: Broker, subject: Subject, arguments: Arguments) -> int
 async def _what_happens(progress: Progress | None, subject: Subject, target: int) -> dict[str, Any]:
     """In numbers: from where, to where, what never comes, what comes once more."""
     answer: dict[str, Any] = {"from": None, "to": target, "high_watermark": subject.high_watermark}
-    position = None if progress is None else progress.lowest_unacked()
-    if progress is None or position is None or position < 0:
-        return {**answer, "passed": 0, "again": 0, "retries": 0}
+    answer |= {"passed": 0, "again": 0, "retries": 0, "doomed": 0}
+    if progress is None:
+        return answer
+    turn = Turn()
+    for doomed in list(progress.doomed.values()):
+        answer["doomed"] += max(0, min(doomed.end, target) - doomed.first)
+        if turn.over:
+            await turn.give_way()
+    position = progress.lowest_unacked()
+    if position is None or position < 0:
+        return answer
     begin = progress.cursor if progress.shared else position
     retries, below, above = progress.retries, 0, 0
-    turn = Turn()
     for first, end in _retries(progress):
         below += max(0, min(end, target, begin) - first)
         above += max(0, min(end, begin) - max(first, target))

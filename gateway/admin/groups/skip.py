@@ -38,8 +38,9 @@ async def skip(broker: Broker, arguments: Arguments) -> Answer:
     group = find_group(broker, name)
     position = _position(broker, group, subject)
     end = await _behind_damage(broker, subject, position) if to is None else to
-    if _position(broker, group, subject) != position:
-        raise _no(f"group {name!r} has moved on meanwhile")
+    group = find_group(broker, name)  # others had their turn
+    if subject.deleted or _position(broker, group, subject) != position:
+        raise _no(f"group {name!r} has moved on meanwhile, or {subject.name!r} was deleted")
     _check_target(subject, position, end, asked=to is not None)
     await broker.coordinator.change([actions.Commit(group.id, subject.id, end, -1, "")])
     logger.warning(
