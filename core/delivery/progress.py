@@ -17,7 +17,8 @@ A doomed message is forgotten without its letter in one case only: it is to be d
 group that has no members (`Groups._drop`, `begin_sharing`) decides by the new position. A doomed message
 below it stays doomed. One from there on comes again with all others there, as a first attempt, and is no
 longer doomed: else it would be delivered, and become a letter too. A plain commit is no such move: it may
-come late, or from a second reader, so all that is doomed stays so. Where no new position is known, likewise.
+come late, or from a second reader, so all that is doomed stays so; and so it does where no new position is
+known.
 
 Leases and pull logs are in pull_log.py.
 
@@ -52,7 +53,9 @@ class Doomed(NamedTuple):
     reason: str
     text: str
     since: int
+    """When they were first delivered, ms since the epoch; 0: not known."""
     at: int
+    """When they were last delivered or, where that is not known, doomed."""
 
     @property
     def end(self) -> int:
@@ -247,8 +250,9 @@ class Progress:
         whole = self._take_whole(slot, ranges)
         for first, size, attempts in ranges:
             for part in self._withdraw(slot, first, first + size, now, whole):
+                at = part.at or now
                 self.add_doomed(
-                    Doomed(part.first, part.size, attempts, reason, text, part.since, part.at)
+                    Doomed(part.first, part.size, attempts, reason, text, part.since, at)
                 )
 
     def settle(self, ranges: Iterable[list[int]]) -> None:

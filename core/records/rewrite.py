@@ -52,6 +52,8 @@ class Body(NamedTuple):
     """Key and value, with their lengths."""
     header_count: int
     headers: bytes | memoryview
+    newest: int = 0
+    """The highest timestamp of the batch that it was taken from."""
 
 
 NOTHING = b"\x01\x01"
@@ -105,7 +107,7 @@ def bodies(
         delta, fields = varint(data, at)
         timestamp = head.base_timestamp + later if append_time is None else append_time
         timestamp = max(-_FAR, min(timestamp, _FAR))
-        body = Body(timestamp, data[fields:counted], headers, data[behind:end])
+        body = Body(timestamp, data[fields:counted], headers, data[behind:end], head.max_timestamp)
         found.append((delta if holes else number, body))
         number += 1
     return found

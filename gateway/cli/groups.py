@@ -73,7 +73,7 @@ SUBJECTS = {
     "NEXT-RETRY": "next_due@",
 }
 WHY = {
-    "NonEmptyGroupError": "it has members, stop its consumers first; or dead letters cannot be written, and "
+    "NonEmptyGroupError": "it has members: stop its consumers first. Or dead letters cannot be written: "
     "kumquat groups describe says why",
     "GroupIdNotFoundError": "there is no such group; kumquat groups list shows them",
 }

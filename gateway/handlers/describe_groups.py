@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.gateway.groups.membership.protocol import unpack
 from kumquat.gateway.groups.views import (
     DEAD,
@@ -84,7 +85,7 @@ def _describe(broker: Broker, name: str) -> DescribedGroup:
     if not name:
         return _failed(name, ErrorCode.INVALID_GROUP_ID, "a group id cannot be empty")
     group = broker.coordinator.groups.by_name.get(name)
-    if group is None:
+    if group is None or name == INTERNAL_GROUP:
         return _failed(name, ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
     if group.is_share:
         message = f"group {name!r} is a share group: ask ShareGroupDescribe"

@@ -114,7 +114,7 @@ async def _letters_in(
     def fits(record: Record) -> bool:
         if wanted not in record.headers:
             return False
-        said = origin_of(record)
+        said = origin_of(record, letters.name)
         return said.subject == origin and said.sequence == sequence
 
     marks = (header(SEQUENCE.encode(), wanted[1]),)
@@ -122,7 +122,7 @@ async def _letters_in(
     found: list[dict[str, Any]] = []
     while (records := await slices.next(fits)) is not None:
         for record in records:
-            said = origin_of(record)
+            said = origin_of(record, letters.name)
             found.append(
                 {
                     "subject": letters.name,

@@ -2,12 +2,15 @@
 
     qmq-dead-subject, -sequence, -group  which message it was, for whom
     qmq-dead-attempts                    how often it was delivered
-    qmq-dead-first-ms, -last-ms          when, first and last; left out when not known
+    qmq-dead-first-ms, -last-ms          when, first and last; left out when not known. If the last is not
+                                         known, -last-ms is when it was given up
     qmq-dead-reason                      rejected, attempts, expired, unreadable
     qmq-dead-text                        what the client or the disk said; left out when empty
 
 A message that is redriven keeps them all, as its history, and gets `qmq-redriven-ms` behind them. If it
-dies again, more follow. So whoever reads takes the last of each name (`origin_of`).
+dies again, more follow: each death is a run of headers that begins with `qmq-dead-subject`. The last run
+counts (`origin_of`), unless it names the subject that the letter lies in. Then the letter was itself a
+message of that subject, has died there as such, and is back: the run before says where it came from.
 
 A message whose bytes are gone becomes a letter without key and value: what was known of it is in the
 headers.
@@ -32,6 +35,7 @@ LAST = "qmq-dead-last-ms"
 REASON = "qmq-dead-reason"
 TEXT = "qmq-dead-text"
 REDRIVEN = "qmq-redriven-ms"
+_NAMES = frozenset((SUBJECT, SEQUENCE, GROUP, ATTEMPTS, FIRST, LAST, REASON, TEXT))
 _SEQUENCE = SEQUENCE.encode()
 MOST_TEXT = 4_096
 """Bytes of a text that are kept."""
@@ -93,8 +97,12 @@ def without_body(doomed: Doomed, why: str, gone: bool, now: int) -> tuple[Body, 
     return Body(doomed.at or now, NOTHING, 0, b""), doomed._replace(reason=reason, text=text)
 
 
-def origin_of(record: Record) -> Origin:
-    last = dict(record.headers)
+def origin_of(record: Record, lies_in: str = "") -> Origin:
+    """Where a letter comes from that lies in this subject; without a subject: nowhere."""
+    here, last = lies_in.encode(), dict[str, bytes | None]()
+    for run in _deaths(record):
+        if not here or run.get(SUBJECT) != here:
+            last = run
 
     def text(name: str) -> str:
         return (last.get(name) or b"").decode(errors="replace")
@@ -113,6 +121,29 @@ def origin_of(record: Record) -> Origin:
         text(REASON),
         text(TEXT),
     )
+
+
+def is_without_body(record: Record, origin: Origin) -> bool:
+    """Whether the message could not be read when it died (`without_body`). A message that was read may have
+    neither key nor value; then it has headers of its own, or has died of something else."""
+    return (
+        record.key is None
+        and record.value is None
+        and origin.reason in (EXPIRED, UNREADABLE)
+        and len(_deaths(record)) == 1
+        and all(name in _NAMES for name, _ in record.headers)
+    )
+
+
+def _deaths(record: Record) -> list[dict[str, bytes | None]]:
+    """The headers of each death, in their order."""
+    found: list[dict[str, bytes | None]] = []
+    for name, value in record.headers:
+        if name in _NAMES:
+            if name == SUBJECT or not found:
+                found.append({})
+            found[-1][name] = value
+    return found
 
 
 def _packed(name: str, value: str) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kumquat.core.delivery.actions import Action, Group, Share
-from kumquat.core.delivery.dead_letters.letters import Origin, origin_of
+from kumquat.core.delivery.dead_letters.letters import Origin, is_without_body, origin_of
 from kumquat.core.delivery.state import Groups, Progress
 from kumquat.core.records.records import Record
 from kumquat.core.records.rewrite import Body, fields_of
@@ -27,16 +27,19 @@ class Letter:
 
     record: Record
     origin: Origin
+    newest: int
+    """The highest timestamp of its batch. That of a batch of letters is no lower than the time at which
+    they were written."""
 
     @property
     def died(self) -> int:
-        """When it was last delivered (ms); where that is not known, when it was produced."""
-        return self.origin.last_ms if self.origin.last_ms >= 0 else self.record.timestamp
+        """When it was last delivered, or given up (ms); where that is not known, when it was written."""
+        return self.origin.last_ms if self.origin.last_ms >= 0 else self.newest
 
     @property
     def empty(self) -> bool:
         """The message could not be read when it died."""
-        return self.record.key is None and self.record.value is None
+        return is_without_body(self.record, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,11 @@ class Filter:
         )
 
 
-def letter_of(sequence: int, body: Body) -> Letter | None:
-    """None: a record that is no dead letter; somebody else has put it there."""
+def letter_of(subject: str, sequence: int, body: Body) -> Letter | None:
+    """The letter that lies there. None: a record that is no dead letter; somebody else has put it there."""
     record = Record(sequence, body.timestamp, *fields_of(body))
-    origin = origin_of(record)
-    return Letter(record, origin) if origin.subject else None
+    origin = origin_of(record, subject)
+    return Letter(record, origin, body.newest) if origin.subject else None
 
 
 def adopt(groups: Groups, sid: int) -> list[Action]:

@@ -7,8 +7,9 @@ internal group (open_letters.py, join.py): a broker that is killed sends it once
 alone.
 
 Each of these reads a bounded part of the subject and says where to go on (`after`). What cannot be sent
-is left open, and counted with the reason: its subject is gone or takes no message of its size, or it is a
-letter without a value. One redrive or purge of a subject runs at a time.
+is left open, and counted with the reason: its subject is gone, takes no message of its size, or is the
+broker's own; or the message could not be read when it died. One redrive or purge of a subject runs at a
+time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import trio
 
 from kumquat.core.delivery.actions import Settle
 from kumquat.core.delivery.dead_letters.letters import redriven
+from kumquat.core.delivery.dead_letters.names import is_own
 from kumquat.core.delivery.dead_letters.open_letters import (
     INTERNAL_GROUP,
     Filter,
@@ -144,7 +146,7 @@ class Redrives:
         source, _ = self._find(subject)
         loaded = await self._reader.load(source, sequence, sequence + 1)
         self._reader.forget()
-        return letter_of(*loaded.messages[0]) if loaded.messages else None
+        return letter_of(subject, *loaded.messages[0]) if loaded.messages else None
 
     def _find(self, name: str) -> tuple[Subject, Progress]:
         subject = self._log.subjects.by_name.get(name)
@@ -176,7 +178,7 @@ class Redrives:
             while most is None or outcome.done < most:
                 room = at_once if most is None else min(at_once, most - outcome.done)
                 found = await scan.next(room)
-                if found is None:
+                if found is None or source.deleted:
                     break
                 await self._send(source, found, to, outcome, dry_run)
                 if rate is not None and not dry_run:
@@ -226,6 +228,8 @@ class Redrives:
         target = self._log.subjects.by_name.get(name)
         if letter.empty:
             outcome.refused["the message could not be read: the letter has no value"] += 1
+        elif is_own(name):
+            outcome.refused[f"{name} is the broker's own subject: send it elsewhere (to)"] += 1
         elif target is None:
             outcome.refused[f"there is no subject {name}"] += 1
         elif target is source:
@@ -254,7 +258,7 @@ class Redrives:
             while most is None or outcome.done < most:
                 room = _AT_ONCE if most is None else min(_AT_ONCE, most - outcome.done)
                 found = await scan.next(room)
-                if found is None:
+                if found is None or source.deleted:
                     break
                 if not dry_run and found:
                     ranges = [[letter.record.offset, 1] for letter, _ in found]
@@ -335,7 +339,7 @@ class _Scan:
             if number % _IN_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
             try:
-                letter = letter_of(sequence, body)
+                letter = letter_of(self._subject.name, sequence, body)
             except InvalidRecord:
                 self.unreadable += 1
                 continue

@@ -25,7 +25,7 @@ import trio
 from kumquat.core.delivery.dead_letters.backlog import FIRST_PAUSE, Backlog, Failure, again
 from kumquat.core.delivery.dead_letters.expiry import dooms, pending
 from kumquat.core.delivery.dead_letters.letters import Address, address, headers_of, without_body
-from kumquat.core.delivery.dead_letters.names import letters_name
+from kumquat.core.delivery.dead_letters.names import OWN, letters_name
 from kumquat.core.delivery.dead_letters.open_letters import adopt
 from kumquat.core.delivery.dead_letters.packing import Packer
 from kumquat.core.delivery.dead_letters.reader import READ_BYTES, Loaded, MessageReader
@@ -229,6 +229,11 @@ class DeadLetters:
             raise NotMade(
                 f"dead letters of {name} would come back to it: change errors.deadletterqueue.topic.name "
                 f"of group {group.name}"
+            )
+        if name in OWN:
+            raise NotMade(
+                f"{name} is the broker's own subject: change errors.deadletterqueue.topic.name of group "
+                f"{group.name}"
             )
         found = self._log.subjects.by_name.get(name)
         if found is None:

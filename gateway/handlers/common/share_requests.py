@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.gateway.handlers.common.lookup import find_partition, find_subject
 from kumquat.gateway.net.dispatch import ANSWERABLE, Refused
 from kumquat.gateway.shares.acknowledgements import check_batches
@@ -27,6 +28,8 @@ def member_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Member:
     group, member_id = request.group_id, request.member_id
     if group is None:
         raise Refused(ErrorCode.INVALID_REQUEST, "the request names no group")
+    if group == INTERNAL_GROUP:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, f"{group} is the broker's own")
     if not member_id or len(member_id) > LONGEST_MEMBER_ID:
         raise Refused(
             ErrorCode.INVALID_REQUEST,

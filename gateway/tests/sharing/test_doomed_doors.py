@@ -1,4 +1,4 @@
-"""A message whose dead letter is not written yet gets its letter, whatever an admin or time does to its group.
+"""A doomed message gets its dead letter, whatever an admin, or time, does to its group.
 
 The letters' subject takes small records only, so the large messages of these tests stay doomed until an
 operator raises its `max.message.bytes`.
