@@ -199,6 +199,8 @@ def _pull(lease: Lease) -> int:
 
 
 def _find_plain(progress: Progress | None, offset: int, high_watermark: int) -> Lease | None:
+    """Nobody knows which messages were read with plain offsets: a Fetch does not say for which group it is.
+    So a client is believed that names any message from the group's position on."""
     if offset >= high_watermark:
         raise Refused(f"{offset} was never delivered: the subject ends at {high_watermark}")
     if progress is None:

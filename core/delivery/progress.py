@@ -39,7 +39,11 @@ from kumquat.core.delivery.waiting import Wait, Waiting, check
 FEW = 8
 """So many ranges are taken out of a pull log one by one."""
 MOST_DONE = 10_000
-"""Ranges that are remembered of what is settled above a plain position."""
+"""Ranges that are remembered of what is settled above a plain position. Of more, the lowest is forgotten: a
+client that rejects it once more, without a commit in between, makes a second letter of it. To join two
+ranges instead would settle what lies between them."""
+MOST_TOGETHER = 128
+"""Doomed messages in one range. A message is looked for at each place at which its range can begin."""
 MOST_AWAKE = 4096
 """Retries that are due are taken from the packed ones until so many ranges are at hand."""
 
@@ -319,8 +323,10 @@ class Progress:
         return taken
 
     def add_doomed(self, doomed: Doomed) -> None:
-        self.doomed[doomed.first] = doomed
-        self.doomed_span = max(self.doomed_span, doomed.size)
+        for first in range(doomed.first, doomed.end, MOST_TOGETHER):
+            part = doomed.cut(first, min(doomed.end, first + MOST_TOGETHER))
+            self.doomed[first] = part
+            self.doomed_span = max(self.doomed_span, part.size)
 
     def add_doomed_below(self, sequence: int, doomed: Iterable[Doomed]) -> None:
         """Those of them, or the parts of them, that are below."""
@@ -330,11 +336,13 @@ class Progress:
 
     def is_doomed(self, sequence: int, size: int = 1) -> bool:
         """Whether all of these messages are."""
-        end = sequence + size
-        found = self._doomed_in(sequence, end) if self.doomed else []
+        exact, end = self.doomed.get(sequence), sequence + size
+        if exact is not None and end <= exact.end:
+            return True
+        found = self.doomed_in(sequence, end)
         return sum(min(end, each.end) - max(sequence, each.first) for each in found) == size
 
-    def _doomed_in(self, first: int, end: int) -> list[Doomed]:
+    def doomed_in(self, first: int, end: int) -> list[Doomed]:
         """Those that have any of the sequences; found by where they can begin, unless those places are
         more than there are doomed ones. A hundred thousand single messages may be rejected one by one."""
         begin = first - self.doomed_span + 1
@@ -351,7 +359,7 @@ class Progress:
         if exact is not None and exact.end == end:  # as a rule
             found = [self.doomed.pop(first)]
         else:
-            found = self._doomed_in(first, end)
+            found = self.doomed_in(first, end)
             for each in found:
                 del self.doomed[each.first]
                 for low, high in ((each.first, first), (end, each.end)):

@@ -22,7 +22,7 @@ from typing import Any
 
 from kumquat.core.delivery import actions
 from kumquat.core.delivery.actions import Action
-from kumquat.core.delivery.progress import Progress
+from kumquat.core.delivery.progress import FEW, Doomed, Progress
 from kumquat.core.delivery.state import Groups
 
 _MISSING: Any = object()
@@ -123,8 +123,10 @@ def remember(undo: Undo, groups: Groups, action: Action) -> None:
             undo.item(groups.silent, (action.gid, action.member_id))
         case actions.Commit():
             _remember_progress(undo, groups, action.gid, action.sid)
-        case actions.Share() | actions.Expire() | actions.Doom() | actions.Settle():
+        case actions.Share() | actions.Expire() | actions.Settle():
             _remember_all(undo, groups, action.gid, action.sid)
+        case actions.Doom():
+            _remember_doom(undo, groups, action)
         case actions.Retry():
             _remember_retry(undo, groups, action)
         case actions.Unshare():
@@ -182,12 +184,39 @@ def _remember_progress(undo: Undo, groups: Groups, gid: int, sid: int) -> Progre
 
 def _remember_all(undo: Undo, groups: Groups, gid: int, sid: int) -> None:
     """Messages may be taken from wherever they are."""
+    progress = _remember_places(undo, groups, gid, sid)
+    if progress is not None:
+        undo.whole(progress.doomed)
+
+
+def _remember_places(undo: Undo, groups: Groups, gid: int, sid: int) -> Progress | None:
+    """The same, but for those that are doomed."""
     progress = _remember_progress(undo, groups, gid, sid)
+    if progress is not None:
+        for log in progress.pull_logs.values():
+            undo.keep(log)
+    return progress
+
+
+def _remember_doom(undo: Undo, groups: Groups, action: actions.Doom) -> None:
+    """100,000 may be doomed while a client rejects more, message by message. As a rule none of the new ones is
+    doomed already: then they are added at the end, and nothing is copied."""
+    progress = _remember_places(undo, groups, action.gid, action.sid)
     if progress is None:
         return
-    for log in progress.pull_logs.values():
-        undo.keep(log)
-    undo.whole(progress.doomed)
+    doomed = progress.doomed
+    if len(action.ranges) <= FEW and not any(
+        progress.doomed_in(first, first + size) for first, size, _ in action.ranges
+    ):
+        undo.call(_shorten, doomed, len(doomed))
+    else:
+        undo.whole(doomed)
+
+
+def _shorten(doomed: dict[int, Doomed], size: int) -> None:
+    """Take out those that were added last."""
+    while len(doomed) > size:
+        doomed.popitem()
 
 
 def _remember_retry(undo: Undo, groups: Groups, action: actions.Retry) -> None:

@@ -3,9 +3,13 @@
 Its letter is durable some milliseconds later, long before the group commits past it.
 """
 
+from typing import Any
+
+import pytest
+
 from kumquat.core.delivery import actions, progress
 from kumquat.core.delivery.actions import Action
-from kumquat.core.delivery.give_back import RetryPolicy, fail
+from kumquat.core.delivery.give_back import Refused, RetryPolicy, fail
 from kumquat.core.delivery.progress import Progress
 from kumquat.core.delivery.state import Groups
 from kumquat.core.delivery.tests.rig import SID, stored
@@ -120,3 +124,74 @@ def test_a_reject_or_a_commit_that_cannot_be_written_forgets_nothing() -> None:
         groups.apply(change)
         undo.revert()
         assert command(groups, 5) == []
+
+
+def test_a_plain_offset_from_the_position_to_the_end_is_believed_read_or_not() -> None:
+    """A Fetch does not say for which group it is, so nobody could tell."""
+    groups = plain(4)
+    with pytest.raises(Refused, match="acked already"):
+        command(groups, 3)
+    assert [type(each) for each in command(groups, 999_999)] == [actions.Doom]
+    with pytest.raises(Refused, match="never delivered"):
+        command(groups, 1_000_000)
+
+
+def test_a_reject_is_remembered_until_as_many_others_as_are_kept_have_followed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then it would make a second letter: a message is rather told twice than forgotten."""
+    monkeypatch.setattr(progress, "MOST_DONE", 10)
+    groups = plain()
+    rejected(groups, *range(0, 20, 2))
+    assert command(groups, 0) == []
+    rejected(groups, 20)
+    assert len(command(groups, 0)) == 1
+    assert command(groups, 2) == []
+    for offset in (1, 3):
+        assert len(command(groups, offset)) == 1, "what lies between two is not settled"
+
+
+def test_a_reject_copies_nothing_of_those_that_are_doomed() -> None:
+    """With letters that cannot be written there may be 100,000."""
+    groups = plain()
+    doomed = progress_of(groups).doomed = _Counted()
+    for offset in range(0, 200, 2):
+        [doom] = command(groups, offset)
+        undo, before = Undo(), list(doomed.items())
+        remember(undo, groups, doom)
+        groups.apply(doom)
+        assert len(doomed) == len(before) + 1
+        undo.revert()
+        assert list(doomed.items()) == before
+        groups.apply(doom)
+        if offset < 10:  # to go through so few costs less
+            doomed.walks = 0
+    assert doomed.copies == doomed.walks == 0
+
+
+def test_a_reject_beside_a_long_range_looks_at_few_of_those_that_are_doomed() -> None:
+    """A damaged batch may doom 100,000 messages at once."""
+    groups = plain()
+    groups.apply(actions.Doom(1, SID, 0, [[0, 100_000, 1]], "unreadable", ""))
+    found = progress_of(groups)
+    assert (found.dying, found.doomed_span) == (100_000, progress.MOST_TOGETHER)
+    assert found.is_doomed(77_777)
+    assert found.is_doomed(0, 100_000)
+    assert not found.is_doomed(99_999, 2)
+    assert command(groups, 77_777) == []
+    groups.apply(actions.Settle(1, SID, [[50_000, 1000]]))
+    assert not found.is_doomed(50_999)
+    assert found.is_doomed(51_000, 49_000)
+    assert progress_of(restarted(groups)).dying == 99_000
+
+
+class _Counted(dict[int, progress.Doomed]):
+    copies = walks = 0
+
+    def copy(self) -> dict[int, progress.Doomed]:
+        self.copies += 1
+        return dict(self)
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()

@@ -46,6 +46,19 @@ def test_a_clock_that_is_set_back_before_a_restart_makes_no_retry_wait_longer_th
         assert it.progress(1).wake(it.now())
 
 
+def test_time_between_two_starts_is_what_the_wall_clock_says() -> None:
+    """Nothing else knows how long the broker was down. So a clock that is set forward meanwhile makes a retry
+    early, by no more than that."""
+    with rig() as it:
+        retried(it)
+        it.wall += 600
+        it.start(it.actions.frames)
+        it.pass_time(399)
+        assert not it.progress(1).wake(it.now())
+        it.pass_time(1)
+        assert it.progress(1).wake(it.now())
+
+
 def test_time_does_not_go_back_over_starts() -> None:
     with rig() as it:
         times = []
