@@ -8,8 +8,8 @@ because somebody has set the clock. It begins with the wall clock, or with the l
 log knows if that is later, and then goes on with a clock that nobody sets: the monotonic one, or the event
 loop's while that runs. So it never goes back, over starts of the broker too.
 
-How long the broker was down, only the wall clock tells. If it is set forward by an hour meanwhile, that hour
-counts as time that has passed: retries come up to an hour early. While the broker runs it changes nothing.
+How long the broker was down, only the wall clock tells. If it is an hour ahead at a start, that hour counts
+as time that has passed, and retries come up to an hour early. While the broker runs it changes nothing.
 """
 
 import time

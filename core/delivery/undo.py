@@ -199,8 +199,8 @@ def _remember_places(undo: Undo, groups: Groups, gid: int, sid: int) -> Progress
 
 
 def _remember_doom(undo: Undo, groups: Groups, action: actions.Doom) -> None:
-    """100,000 may be doomed while a client rejects more, message by message. As a rule none of the new ones is
-    doomed already: then they are added at the end, and nothing is copied."""
+    """100,000 may be doomed while a client rejects more, message by message. As a rule none of the new ones
+    is doomed already: then they are added at the end, and nothing is copied."""
     progress = _remember_places(undo, groups, action.gid, action.sid)
     if progress is None:
         return
