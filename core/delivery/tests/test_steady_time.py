@@ -47,8 +47,8 @@ def test_a_clock_that_is_set_back_before_a_restart_makes_no_retry_wait_longer_th
 
 
 def test_time_between_two_starts_is_what_the_wall_clock_says() -> None:
-    """Nothing else knows how long the broker was down. So a clock that was set forward makes a retry early, by
-    no more than that."""
+    """Nothing else knows how long the broker was down. So a clock that was set forward makes a retry early,
+    by no more than that."""
     with rig() as it:
         retried(it)
         it.wall += 600

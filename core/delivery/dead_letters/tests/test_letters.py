@@ -14,7 +14,9 @@ from kumquat.core.delivery.actions import ATTEMPTS, EXPIRED, REJECTED, UNREADABL
 from kumquat.core.delivery.dead_letters.letters import MOST_TEXT, origin_of
 from kumquat.core.delivery.dead_letters.names import MAX_NAME, letters_name
 from kumquat.core.delivery.dead_letters.open_letters import Filter
+from kumquat.core.delivery.dead_letters.reader import Loaded
 from kumquat.core.delivery.dead_letters.tests.rig import Rig, rig
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 from kumquat.core.records import read_head
 from kumquat.core.records.batch import HEAD_SIZE
@@ -366,5 +368,32 @@ def test_a_broker_without_dead_letters_does_not_hold_on_to_old_segments(tmp_path
         await it.actions.wait_synced()
         assert it.joiner.keep_from() >= it.log.log.state.active.base
         assert it.actions.groups.joined == it.joiner.keep_from()
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("to", [0, 2])
+def test_a_message_that_a_reset_takes_back_while_its_letter_is_made_gets_none(
+    tmp_path: Path, to: int
+) -> None:
+    """It is delivered again instead. One below the new position still gets its letter."""
+
+    async def test(it: Rig) -> None:
+        await it.produce("s", b"a", b"b", b"c")
+        sid, gid, load = it.subject("s").id, it.group("g"), it.dead.reader.load
+
+        async def reset_meanwhile(subject: Subject, first: int, end: int) -> Loaded:
+            loaded = await load(subject, first, end)
+            it.dead.reader.load = load  # type: ignore[method-assign]
+            it.append([kinds.Drop(gid, sid, to), kinds.Commit(gid, sid, to, -1, "")])
+            return loaded
+
+        it.dead.reader.load = reset_meanwhile  # type: ignore[method-assign,assignment]
+        it.doom("g", "s", [[1, 1, 1]])
+        await it.written("g", "s")
+        it.doom("g", "s", [[2, 1, 1]])
+        await it.written("g", "s")
+        wanted = [b"b", b"c"] if to else [b"c"]
+        assert [letter.value for letter in it.letters(DLQ)] == wanted
 
     run(tmp_path, test)

@@ -24,7 +24,7 @@ from kumquat.core.records.rewrite import NOTHING, Body, build, header
 
 ALL = Filter()
 LONG_AGO = 1_000_000
-Pairs = list[tuple[str, bytes | None]]
+Pairs = tuple[tuple[str, bytes | None], ...]
 
 
 def bare(*headers: tuple[str, bytes], timestamp: int = LONG_AGO, newest: int = 0) -> bytearray:
@@ -168,14 +168,14 @@ def test_a_letter_of_a_letter_goes_home_through_the_subject_it_died_in(tmp_path:
 
 
 def test_a_death_without_a_text_does_not_show_that_of_the_one_before() -> None:
-    headers: Pairs = [*dead_of("s"), (TEXT, b"the first"), *dead_of("s", ATTEMPTS)]
+    headers: Pairs = (*dead_of("s"), (TEXT, b"the first"), *dead_of("s", ATTEMPTS))
     said = origin_of(Record(0, 0, None, None, headers), DLQ)
     assert said == Origin("s", 0, "g", -1, -1, -1, ATTEMPTS, "")
 
 
 def test_what_is_no_letter_comes_from_nowhere() -> None:
     for headers in ([("h", b"1")], dead_of(DLQ)):
-        pairs: Pairs = [*headers]
+        pairs: Pairs = (*headers,)
         assert origin_of(Record(0, 0, None, None, pairs), DLQ).subject == ""
 
 
