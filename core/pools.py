@@ -11,6 +11,7 @@ Chores (indexes, retention, closing) share Trio's default threads. SQL has a thr
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Final, TypeVar, TypeVarTuple
 
@@ -46,8 +47,37 @@ _limiters: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel
 
 
 async def in_thread(kind: str, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
-    """Run `function(*arguments)` in a thread of this kind and return its result."""
-    return await trio.to_thread.run_sync(function, *arguments, limiter=limiter(kind))
+    """Run `function(*arguments)` in a thread of this kind and return its result, or raise its error."""
+    result = await trio.to_thread.run_sync(_outcome, function, arguments, limiter=limiter(kind))
+    if not isinstance(result, _Failed):
+        return result
+    try:
+        raise result.error
+    finally:
+        del result
+
+
+class _Failed:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _outcome(function: Callable[[*Ts], T], arguments: tuple[*Ts]) -> T | _Failed:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        _forget_frames(error)
+        return _Failed(error)
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Keep the traceback of an error as text. Frames keep all that their functions had (requests, batches),
+    and the frames of Trio, below ours, keep the error: such a cycle waits for the garbage collector."""
+    each: BaseException | None = error
+    while each is not None:
+        each.add_note("in a thread:\n" + "".join(traceback.format_tb(each.__traceback__)))
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
 
 
 def limiter(kind: str) -> trio.CapacityLimiter:

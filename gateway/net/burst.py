@@ -209,21 +209,25 @@ class BurstHandler:
         failure = self._end_burst()
         if self._answers.full:
             await self._hold_back()
-        self._progress.busy = True
-        try:
-            if failure is not None:
-                raise failure
-            response, position = await opening()
-        except Disconnect:
-            raise
-        except Exception as error:
-            response, position = self._refuse(route, request, error), 0
-        finally:
-            self._progress.busy = False
+        if failure is not None:
+            response, position = self._refuse(route, request, failure), 0
+        else:
+            response, position = await self._opened(route, request, opening)
         if response is not None:
             self._burst.append((position, route, correlation_id, request, response))
             self._highest = position
         self._end_burst()
+
+    async def _opened(self, route: Route, request: Any, opening: Opening) -> Staged:
+        self._progress.busy = True
+        try:
+            return await opening()
+        except Disconnect:
+            raise
+        except Exception as error:
+            return self._refuse(route, request, error), 0
+        finally:
+            self._progress.busy = False
 
     async def _call(self, route: Route, correlation_id: int, request: Any) -> None:
         if route.is_async:
@@ -291,7 +295,9 @@ class BurstHandler:
             try:
                 self._log.write_nowait()
             except KumquatError as error:
-                failure = error
+                # A new one, without traceback and cause: those refer to this frame, which refers to it,
+                # and such a cycle would keep the burst.
+                failure = type(error)(*error.args)
                 burst = [self._unwritten(answer, error) for answer in burst]
                 self._highest = 0
         if burst:

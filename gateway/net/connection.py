@@ -13,13 +13,15 @@ How a connection ends:
 - a Produce with acks=0 failed: the log says why;
 - its client is idle or too slow (`watch`), or a send fails.
 A client that closes its side while it waits in a long poll is seen by the acceptor: the poll ends.
-None of these touches another connection.
+None of these touches another connection. In each the memory of the connection is free at once: no reference
+cycle holds it until the garbage collector comes, which is rare (process/garbage.py).
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -77,9 +79,12 @@ class Connection:
         self._reserved = 0
         self._buffer = ReceiveBuffer(max_frame)
         self._progress = Progress(trio.current_time())
-        self._answers = Answers(sock, nursery, self.abort, session.account)
-        self._burst = BurstHandler(session, self._answers, self._progress)
         self._scope = trio.CancelScope()
+        # Not a method of the connection: it would tie the two into a reference cycle, and what they hold
+        # would wait for the garbage collector.
+        on_lost = partial(_abort, session, self._scope)
+        self._answers = Answers(sock, nursery, on_lost, session.account)
+        self._burst = BurstHandler(session, self._answers, self._progress)
         self._stopping = False
 
     async def run(self) -> None:
@@ -94,13 +99,14 @@ class Connection:
                     logger.debug("%s: %s", self.session.peer, error)
                     return
                 finally:
+                    self._buffer.drop()
+                    self._release()
                     self.session.end()
                 with trio.move_on_after(LINGER_SECONDS):
                     await self._answers.wait_sent()
         finally:
             self.session.closed = True
             self._answers.close()
-            self._release()
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 
@@ -124,8 +130,7 @@ class Connection:
 
     def abort(self, reason: str) -> None:
         """Close at once."""
-        logger.debug("%s: %s", self.session.peer, reason)
-        self._scope.cancel()
+        _abort(self.session, self._scope, reason)
 
     @property
     def polling(self) -> int | None:
@@ -243,3 +248,8 @@ class Connection:
         address = self.session.peer.rpartition(":")[0]
         line = self.session.describe(f"{reason}; connection closed")
         self._complaints.warning(address, line)
+
+
+def _abort(session: Session, scope: trio.CancelScope, reason: str) -> None:
+    logger.debug("%s: %s", session.peer, reason)
+    scope.cancel()

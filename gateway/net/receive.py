@@ -100,6 +100,11 @@ class ReceiveBuffer:
         if not self._filled:
             self._buffer = None
 
+    def drop(self) -> None:
+        """Let go of the frame that has begun: no more of it comes."""
+        self._buffer = None
+        self._filled = 0
+
     def frames(self) -> list[memoryview]:
         """All whole frames, each without its size. Raises FrameError."""
         buffer, filled = self._buffer, self._filled

@@ -67,8 +67,10 @@ class Commit(Protocol):
     """The position behind the last byte that was appended."""
     durable: int
     """All below survives whatever may happen. Readers may see it, and clients get their acks."""
-    fenced: StorageError | None
-    """Why nothing is appended any more, and why nothing above `durable` ever becomes durable."""
+    @property
+    def fenced(self) -> StorageError | None:
+        """Why nothing is appended any more, and why nothing above `durable` ever becomes durable. To be
+        raised once: a new error each time."""
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Append the buffers, one behind the other, and give the position behind them. StorageError:
@@ -140,6 +142,7 @@ def sync_now(log: Log) -> None:
         begun.run()
     except OSError as error:
         log.finish_sync(begun, error)
-        assert log.fenced is not None
-        raise log.fenced from error
+        fenced = log.fenced
+        assert fenced is not None
+        raise fenced from error
     log.finish_sync(begun)

@@ -77,7 +77,8 @@ class LocalCommit:
     ) -> None:
         self.written = 0
         self.durable = 0
-        self.fenced: StorageError | None = None
+        self._fenced = ""
+        """Why the log is fenced; empty: it is not."""
         self._files = files
         self._directory = directory
         self._name = name
@@ -91,11 +92,17 @@ class LocalCommit:
         self.under_way: LocalRound | None = None
         self._waiting: deque[tuple[int, Callback]] = deque()
 
+    @property
+    def fenced(self) -> StorageError | None:
+        """A new error each time. One error that is raised for each request would keep the frames of each
+        raise in its traceback, and so the batches of each request."""
+        return StorageError(self._fenced) if self._fenced else None
+
     # --- appending -----------------------------------------------------------------------------
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        if self.fenced is not None:
-            raise self.fenced
+        if self._fenced:
+            raise StorageError(self._fenced)
         active = self._active
         assert active is not None
         try:
@@ -146,7 +153,7 @@ class LocalCommit:
 
     @property
     def wants_round(self) -> bool:
-        return self.written > self.durable and self.under_way is None and self.fenced is None
+        return self.written > self.durable and self.under_way is None and not self._fenced
 
     def begin_round(self, note: Note, done: Callable[[], None]) -> LocalRound:
         assert self._active is not None
@@ -167,7 +174,7 @@ class LocalCommit:
         if error is not None:
             self._rolled = begun.rolled + self._rolled  # they are still open
             self.fence(error)
-        elif self.fenced is None:
+        elif not self._fenced:
             self.durable = begun.target
             begun.done()
             if self._waiting:
@@ -176,7 +183,7 @@ class LocalCommit:
     def call_when_durable(self, position: int, callback: Callback) -> None:
         if position <= self.durable:
             callback(None)
-        elif self.fenced is not None:
+        elif self._fenced:
             callback(self.fenced)
         else:
             self._waiting.append((position, callback))
@@ -200,22 +207,21 @@ class LocalCommit:
             error,
             self._name,
         )
-        if self.fenced is None:
-            reason = f"{self._name} is fenced: a sync failed ({error.strerror})"
-            self.fenced = StorageError(reason)
+        if not self._fenced:
+            self._fenced = f"{self._name} is fenced: a sync failed ({error.strerror})"
         self._call_waiting(self.fenced)
 
     def close(self) -> None:
         assert self.under_way is None
         if self._active is not None:
-            if self.fenced is None:
+            if not self._fenced:
                 self._active.give_back_room()
             for file in [*self._rolled, self._active]:
                 file.release()
         with suppress(OSError):
             self._files.close(self._folder)
-        if self.fenced is None:
-            self.fenced = StorageError(f"{self._name} is closed: the broker stops")
+        if not self._fenced:
+            self._fenced = f"{self._name} is closed: the broker stops"
         self._call_waiting(self.fenced)
 
 

@@ -55,7 +55,7 @@ class Rounds:
         self.begin_nowait()
         await over.wait()
         if outcome[0] is not None:
-            raise outcome[0]
+            raise outcome.pop()  # kept here, it would be in a cycle with its own traceback
 
     def abandon(self) -> None:
         """Blocks: end the thread of a log that was opened and will not run."""
