@@ -112,22 +112,29 @@ class Connection:
 
     async def run(self) -> None:
         """Serve until either side ends it."""
-        socket = self._stream.socket
-        with self._scope:
-            async with self._stream, TaskGroup() as tasks:
-                self._http = _Http1(
-                    self._call,
-                    self._config,
-                    self._context,
-                    tasks,
-                    ConnectionState({}),
-                    False,
-                    _address(socket.getpeername),
-                    _address(socket.getsockname),
-                    self._obey,
-                )
-                self._expect_request()
-                await self._read()
+        socket, tasks = self._stream.socket, TaskGroup()
+        self._http = _Http1(
+            self._call,
+            self._config,
+            self._context,
+            tasks,
+            ConnectionState({}),
+            False,
+            _address(socket.getpeername),
+            _address(socket.getsockname),
+            self._obey,
+        )
+        try:
+            with self._scope:
+                async with self._stream, tasks:
+                    self._expect_request()
+                    await self._read()
+        finally:
+            # They refer to this connection, to each other, and after a cancellation to the task that runs
+            # here. In such cycles requests and answers would wait for the garbage collector.
+            vars(self._http).clear()
+            vars(tasks).clear()
+            self._exchange = None
 
     # What comes
 

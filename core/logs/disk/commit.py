@@ -67,6 +67,7 @@ class Commit(Protocol):
     """The position behind the last byte that was appended."""
     durable: int
     """All below survives whatever may happen. Readers may see it, and clients get their acks."""
+
     @property
     def fenced(self) -> StorageError | None:
         """Why nothing is appended any more, and why nothing above `durable` ever becomes durable. To be

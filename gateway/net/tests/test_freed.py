@@ -2,17 +2,13 @@
 (process/garbage.py), and a request may have a hundred megabytes.
 
 Each way into a wait, or into an error, is tried with each way in which a connection can end. The collector
-is off meanwhile. Afterwards it is asked what it would have had to free: nothing of a connection, no view of
-a request or of an answer, and no frame of a function, since a frame keeps whatever its function had.
+is off meanwhile (gateway/tests/collector.py).
 """
 
 from __future__ import annotations
 
-import gc
 import socket
 import struct
-from contextlib import contextmanager
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +20,7 @@ from kumquat.gateway.net.dispatch import Session
 from kumquat.gateway.net.receive import ReceiveBuffer
 from kumquat.gateway.net.tests.test_cancellation import WAITS
 from kumquat.gateway.net.tests.test_connection import alive, fetch
+from kumquat.gateway.tests.collector import nothing_for_the_collector
 from kumquat.gateway.tests.harness import IO_ERROR, NO_SPACE, Client, Served, produce, serve
 from kumquat.gateway.wire import (
     FetchPartition,
@@ -34,42 +31,13 @@ from kumquat.gateway.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     Way = Callable[[Served, Client], Awaitable[None]]
 
-HOLDERS = (
-    Answers,
-    BurstHandler,
-    Connection,
-    FrameType,
-    ReceiveBuffer,
-    Session,
-    TracebackType,
-    memoryview,
-)
+HOLDERS = (Answers, BurstHandler, Connection, ReceiveBuffer, Session)
 LARGE = 100_000
-
-
-@contextmanager
-def nothing_for_the_collector() -> Iterator[None]:
-    """What ends in here is freed without it."""
-    gc.collect()
-    gc.freeze()  # what there is now is not looked at again
-    gc.disable()
-    try:
-        yield
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
-        found = sorted(type(each).__name__ for each in gc.garbage if isinstance(each, HOLDERS))
-        frames = {each.f_code.co_qualname for each in gc.garbage if isinstance(each, FrameType)}
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
-        gc.unfreeze()
-    assert not found, frames
 
 
 async def wait_within_a_large_frame(served: Served, client: Client) -> None:
@@ -135,7 +103,10 @@ async def fail_to_read(served: Served, client: Client) -> None:
         await client.call(produce("t", bytes(LARGE)), 9)
     served.files.read_trouble = {"open": IO_ERROR, "preadv_into": IO_ERROR}
     end = served.broker.log.subjects.by_name["t"].next_sequence
-    partitions = [FetchPartition(partition=0, fetch_offset=o, partition_max_bytes=1 << 20) for o in (end - 1, 0)]
+    partitions = [
+        FetchPartition(partition=0, fetch_offset=o, partition_max_bytes=1 << 20)
+        for o in (end - 1, 0)
+    ]
     topics = [FetchTopic(topic="t", partitions=[each]) for each in partitions]
     answer = await client.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 11)
     codes = [each.partitions[0].error_code for each in answer.responses]
@@ -186,7 +157,7 @@ def test_what_a_connection_holds_is_free_when_it_ends(tmp_path: Path, way: Way) 
         async with served.client() as client:
             assert await alive(client)
         await served.settled()
-        with nothing_for_the_collector():
+        with nothing_for_the_collector(*HOLDERS):
             for end in ENDS:
                 async with served.client() as client:
                     await way(served, client)
