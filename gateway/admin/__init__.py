@@ -1,6 +1,7 @@
 """The admin endpoint: what operators and their tools ask of a running broker, over HTTP and JSON.
 
-    server.py      the listener: how many connections, start and stop
+    listener.py    its socket
+    server.py      who serves that: how many connections, start and stop
     connection.py  one connection: hypercorn's HTTP/1.1 on a socket, limits and time-outs
     exchange.py    one request and its answer, between hypercorn and the application
     app.py         the application: all routes in one Starlette, those of other packages too; errors

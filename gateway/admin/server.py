@@ -14,7 +14,6 @@ one is closed.
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,42 +25,17 @@ from hypercorn.trio.worker_context import WorkerContext
 from kumquat.core.complaints import Complaints
 from kumquat.gateway.admin.connection import MAX_EVENTS, MAX_HEAD, Connection
 from kumquat.gateway.admin.exchange import ANSWER_SECONDS, SEND_SECONDS
-from kumquat.gateway.config.kinds import is_loopback
-from kumquat.gateway.net.acceptor import BindError
+from kumquat.gateway.admin.listener import listen
 
 if TYPE_CHECKING:
+    import socket
+
     from starlette.types import ASGIApp
 
-    from kumquat.gateway.config.kinds import AdminListener
-
 MAX_CONNECTIONS = 64
-BACKLOG = 64
 STOP_SECONDS = ANSWER_SECONDS + SEND_SECONDS
 
 logger = logging.getLogger(__name__)
-
-
-def bind_admin(listener: AdminListener, *, allow_remote: bool = False) -> socket.socket:
-    """A bound socket, not listening yet. Raises BindError."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-        except BaseException:
-            sock.close()
-            raise
-    except OSError as error:
-        raise BindError(f"cannot listen on {listener}: {error.strerror or error}") from error
-    host = sock.getsockname()[0]
-    if not allow_remote and not is_loopback(host):
-        sock.close()
-        raise BindError(f"cannot listen on {listener}: {host} is not loopback; use 127.0.0.1")
-    return sock
 
 
 def _config() -> Config:
@@ -91,11 +65,7 @@ class AdminServer:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve until `stop`; started when clients can connect."""
-        try:
-            sock.listen(BACKLOG)
-        except OSError as error:
-            host, port = sock.getsockname()[:2]
-            raise BindError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        listen(sock)
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
         async with trio.open_nursery() as serving:
             async with trio.open_nursery() as accepting:

@@ -20,10 +20,7 @@ from time import thread_time
 from typing import TYPE_CHECKING
 
 import trio
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from kumquat.gateway.metrics.families import BrokerCollector, LeftOut
 from kumquat.gateway.metrics.numbers import take
 from kumquat.gateway.metrics.rows import pair_lines, subject_lines
 from kumquat.gateway.metrics.selection import Busiest, Selection
@@ -33,10 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kumquat.gateway.broker import Broker
+    from kumquat.gateway.metrics.families import LeftOut
     from kumquat.gateway.metrics.numbers import Numbers
     from kumquat.gateway.metrics.walk import Pair, PairRow, SubjectRow, Totals
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""That of Prometheus' text format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,11 @@ class Metrics:
 
     def write(self, numbers: Numbers, totals: Totals, left_out: LeftOut, rows: Rows) -> bytes:
         """In a thread."""
+        # Not before the first scrape: Prometheus' library loads slowly, and many brokers are never scraped.
+        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+        from kumquat.gateway.metrics.families import BrokerCollector
+
         began = thread_time()
         registry = CollectorRegistry(auto_describe=False)
         registry.register(BrokerCollector(numbers, totals, left_out))
@@ -99,6 +103,9 @@ class Metrics:
 
 async def render(broker: Broker) -> bytes:
     """The whole text; see CONTENT_TYPE."""
+    # Loaded by now: see process/late_admin.py.
+    from kumquat.gateway.metrics.families import LeftOut
+
     metrics, in_thread = broker.metrics, trio.to_thread.run_sync
     async with metrics.lock:
         numbers, on_loop = await take(broker, metrics.cpu_seconds)

@@ -326,7 +326,7 @@ def _history(numbers: Numbers) -> Iterator[Metric]:
 
 
 def _process(numbers: Numbers) -> Iterator[Metric]:
-    text = "How late the event loop woke who had slept 20 ms: so long every client waits"
+    text = "How late the event loop woke who had slept: so long every client waits"
     yield _histogram("kumquat_loop_lag_seconds", text, None, {"": numbers.loop_lag})
     yield _counter(
         "kumquat_gc_collections", "Runs of the garbage collector", numbers.loop.collections

@@ -1,9 +1,10 @@
 """How long the event loop keeps its tasks waiting.
 
-All connections share one loop, so every client feels what holds it up. `Lag` wakes every INTERVAL and
-counts how late it woke. Any other task would have waited as long: for a long step of another task, for
-the garbage collector, for the interpreter while a thread has it, for a processor. GET /statistics
-shows it, as percentiles and in buckets. Which step was long is reported by process/step_tracer.py.
+All connections share one loop, so every client feels what holds it up. `Lag` wakes every INTERVAL, or up
+to LONGEST_INTERVAL while the process does next to nothing, and counts how late it woke. Any other task
+would have waited as long: for a long step of another task, for the garbage collector, for the interpreter
+while a thread has it, for a processor. GET /statistics shows it, as percentiles and in buckets. Which step
+was long is reported by process/step_tracer.py.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import gc
 from bisect import bisect_left
 from dataclasses import dataclass
 from math import inf
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final
 
 import trio
@@ -20,6 +21,9 @@ import trio
 from kumquat.core.histogram import Histogram
 
 INTERVAL: Final = 0.02
+LONGEST_INTERVAL: Final = 0.32
+QUIET: Final = 0.05
+"""The process does next to nothing while it uses less than this part of a processor."""
 WINDOW_SECONDS: Final = 30.0
 BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 
@@ -58,12 +62,15 @@ class Lag:
         """Look until cancelled."""
         gc.callbacks.append(self._collected)
         try:
+            interval, used = INTERVAL, process_time()
             while True:
-                due = trio.current_time() + INTERVAL
+                due = trio.current_time() + interval
                 await trio.sleep_until(due)
                 self.looked = trio.current_time()
                 self.add(self.looked - due)
                 self._remember(self.looked - due)
+                before, used = used, process_time()
+                interval = next_interval(interval, used - before)
         finally:
             gc.callbacks.remove(self._collected)
 
@@ -103,3 +110,8 @@ class Lag:
             collections=self._collections,
             longest_collection=round(self._longest_collection * 1e6),
         )
+
+
+def next_interval(interval: float, used: float) -> float:
+    """How long to sleep, after so long a sleep in which the process used so many seconds of processor."""
+    return min(2 * interval, LONGEST_INTERVAL) if used < QUIET * interval else INTERVAL

@@ -21,13 +21,12 @@ import trio
 
 import kumquat.gateway.handlers  # noqa: F401  (registers every API)
 from kumquat.core.errors import StartError
-from kumquat.gateway.admin.app import make_app
-from kumquat.gateway.admin.server import AdminServer, bind_admin
+from kumquat.gateway.admin.listener import bind_admin
 from kumquat.gateway.broker import Broker
-from kumquat.gateway.console.app import routes
 from kumquat.gateway.net.acceptor import Acceptor, bind
 from kumquat.gateway.net.descriptors import raise_limit
 from kumquat.gateway.process import garbage
+from kumquat.gateway.process.late_admin import LateAdmin
 from kumquat.gateway.process.starting import answering
 from kumquat.gateway.process.step_tracer import StepTracer
 from kumquat.version import version
@@ -118,7 +117,7 @@ async def serve_clients(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run the broker, and serve clients on these bound sockets until `Broker.stop`."""
-    acceptor, admin = Acceptor(broker), AdminServer(make_app(broker, extra_routes=routes(broker)))
+    acceptor, admin = Acceptor(broker), LateAdmin(broker)
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         await broker.subjects.make_retry()

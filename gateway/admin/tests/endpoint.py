@@ -23,7 +23,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kumquat.core.logs.messages.subject import Subject, SubjectConfig
 from kumquat.core.wheel.service import Cursor, Page, Pending, Shown
 from kumquat.gateway.admin.app import make_app
-from kumquat.gateway.admin.server import AdminServer, bind_admin
+from kumquat.gateway.admin.listener import bind_admin
+from kumquat.gateway.admin.server import AdminServer
 from kumquat.gateway.config.kinds import AdminListener
 from kumquat.gateway.config.options import BrokerConfig
 

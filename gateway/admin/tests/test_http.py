@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kumquat.core.errors import StorageError
 from kumquat.gateway.admin.connection import IDLE_SECONDS, MAX_HEAD, RECEIVE_SECONDS
 from kumquat.gateway.admin.exchange import ANSWER_SECONDS, MAX_BODY
-from kumquat.gateway.admin.server import MAX_CONNECTIONS, bind_admin
+from kumquat.gateway.admin.listener import bind_admin
+from kumquat.gateway.admin.server import MAX_CONNECTIONS
 from kumquat.gateway.admin.tests.endpoint import Endpoint, serve_admin
 from kumquat.gateway.config.kinds import AdminListener
 from kumquat.gateway.net.acceptor import BindError

@@ -21,7 +21,8 @@ import h11
 import trio
 
 from kumquat.gateway.admin.app import make_app
-from kumquat.gateway.admin.server import AdminServer, bind_admin
+from kumquat.gateway.admin.listener import bind_admin
+from kumquat.gateway.admin.server import AdminServer
 from kumquat.gateway.config.kinds import AdminListener
 from kumquat.gateway.console.app import routes
 

@@ -20,8 +20,6 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import re2
-
 from kumquat.gateway.groups.errors import InvalidRegularExpression
 
 if TYPE_CHECKING:
@@ -38,11 +36,6 @@ SHOWN = 100
 """Characters of a pattern in an error."""
 MANY = 100
 
-_OPTIONS = re2.Options()
-_OPTIONS.max_mem = MAX_MEMORY
-_OPTIONS.never_capture = True
-_OPTIONS.log_errors = False  # it would write to stderr by itself
-
 logger = logging.getLogger(__name__)
 
 
@@ -50,8 +43,16 @@ class Pattern:
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
             raise _invalid(text, f"it is longer than {MAX_LENGTH} characters")
+
+        # Not before the first pattern: few members have one, and the library costs memory.
+        import re2
+
+        options = re2.Options()
+        options.max_mem = MAX_MEMORY
+        options.never_capture = True
+        options.log_errors = False  # it would write to stderr by itself
         try:
-            self._pattern = re2.compile(text, _OPTIONS)
+            self._pattern = re2.compile(text, options)
         except re2.error as error:
             reason = error.args[0].decode(errors="replace")[: 2 * SHOWN]
             raise _invalid(

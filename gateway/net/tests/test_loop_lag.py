@@ -9,7 +9,7 @@ import trio.lowlevel
 import trio.testing
 from trio.testing import MockClock
 
-from kumquat.gateway.net.loop_lag import INTERVAL, Lag
+from kumquat.gateway.net.loop_lag import INTERVAL, LONGEST_INTERVAL, QUIET, Lag, next_interval
 from kumquat.gateway.tests.harness import Served, serve
 
 if TYPE_CHECKING:
@@ -55,3 +55,16 @@ def test_the_lag_is_in_the_statistics(tmp_path: Path) -> None:
         assert served.broker.statistics().loop.buckets_ms["500"] == 1
 
     serve(check, tmp_path)
+
+
+def test_a_broker_that_does_nothing_is_looked_at_seldom_and_a_busy_one_often() -> None:
+    interval, looks = INTERVAL, 0
+    slept = 0.0
+    while slept < 10.0:
+        slept += interval
+        interval = next_interval(interval, used=0.0001)
+        looks += 1
+    assert looks < 40
+    assert interval == LONGEST_INTERVAL
+    assert next_interval(LONGEST_INTERVAL, used=QUIET * LONGEST_INTERVAL) == INTERVAL
+    assert next_interval(INTERVAL, used=INTERVAL) == INTERVAL

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kumquat.gateway.admin.server import bind_admin
+from kumquat.gateway.admin.listener import bind_admin
 from kumquat.gateway.broker import Broker
 from kumquat.gateway.config.kinds import AdminListener
 from kumquat.gateway.config.options import BrokerConfig, Listener
