@@ -4,7 +4,7 @@ Python frees what is no longer referred to at once; the collector is only for cy
 traverses all objects whenever enough new ones have survived. With a million objects that stops the event
 loop for a tenth of a second, and it happens under load. So:
 
-- What was loaded at the start is frozen: it is never traversed again.
+- What was loaded at the start is frozen: it is never traversed again. So is what is loaded once later.
 - Young objects are traversed in portions that take a few milliseconds (`YOUNG`, `MIDDLE`).
 - Only `Collector` traverses all objects: when the loop has been quiet for a second, and so rarely that the
   pauses are at most one part in SHARE of the time; or, if the loop is never quiet, after LONGEST_WAIT.
@@ -34,6 +34,12 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
+
+
+def freeze() -> None:
+    """Many modules were loaded: they need not be traversed either. What else there is now stays free to go
+    when nobody refers to it; only a cycle that it is part of would stay."""
+    gc.freeze()
 
 
 class Collector:

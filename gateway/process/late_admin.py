@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kumquat.gateway.admin.listener import listen
+from kumquat.gateway.process import garbage
 
 if TYPE_CHECKING:
     import socket
@@ -58,4 +59,5 @@ def _load() -> Callable[[Broker], AdminServer]:
     from kumquat.gateway.console.app import routes
     from kumquat.gateway.metrics import families  # noqa: F401  (/metrics needs it, on the loop)
 
+    garbage.freeze()
     return lambda broker: AdminServer(make_app(broker, extra_routes=routes(broker)))

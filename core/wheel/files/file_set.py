@@ -104,6 +104,11 @@ class FileSet:
             self._open(file)
 
     @property
+    def empty(self) -> bool:
+        """There is no file, neither to be merged nor to be removed."""
+        return not (self.current or self.by_number or self._spare)
+
+    @property
     def has_tombstones(self) -> bool:
         return any(file.footer.tombstones for file in self.current)
 

@@ -44,10 +44,8 @@ class Merger:
     async def run(self) -> None:
         while True:
             try:
-                while await self._merge():
-                    pass
-                spare = self._file_set.unused(self._schedule.wheel.files_in_use())
-                await in_thread(FILL, self._file_set.remove, spare)
+                if not self._file_set.empty:  # as in most brokers: no thread wakes in vain
+                    await self._merge_and_remove()
             except Exception as error:  # also an unforeseen one: it must not end the broker
                 text = "schedule files cannot be merged at the moment; they are tried again, others go on"
                 self._complaints.error("merge", f"{text}: {error!r}")
@@ -55,6 +53,12 @@ class Merger:
                 self._again_at = trio.current_time() + RETRY_SECONDS
                 self._file_set.put_off.clear()
             await trio.sleep(LOOK_SECONDS)
+
+    async def _merge_and_remove(self) -> None:
+        while await self._merge():
+            pass
+        spare = self._file_set.unused(self._schedule.wheel.files_in_use())
+        await in_thread(FILL, self._file_set.remove, spare)
 
     async def _merge(self) -> bool:
         """A merge leaves out what is delivered, and subjects that are deleted, as far as that is written. A

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.core.logs.messages.writer import Appended
+    from kumquat.core.records.look import Look
 
     Wait = Callable[[Served, Client], Awaitable[None]]
 
@@ -65,7 +66,7 @@ async def wait_for_the_disk_to_catch_up(served: Served, client: Client) -> None:
 
 
 class SlowDelay:
-    async def produce(self, subject: Subject, data: memoryview) -> Appended:
+    async def produce(self, subject: Subject, data: memoryview, look: Look) -> Appended:
         await trio.sleep(10)
         raise StorageError("the disk is slow, and then full")
 
