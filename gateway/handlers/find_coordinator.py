@@ -7,14 +7,15 @@ What each version added:
   v4  several keys at once, answered one by one
   v5, v6  new error codes; key type 2 (share groups' state), which is for brokers among themselves
 
-Transactions are not served: their key type is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one
-code that all clients take as final. With other codes they would retry for ever.
+Transactions are not served: their key type is refused. The code depends on the version, since clients show
+the text of the answer with one code and retry for ever with another: see common/transactions.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kumquat.gateway.handlers.common.transactions import coordinator_refusal, tell
 from kumquat.gateway.net.dispatch import handles
 from kumquat.gateway.net.turns import Turn
 from kumquat.gateway.wire import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kumquat.gateway.net.dispatch import Session
 
 GROUP, TRANSACTION = 0, 1
+MOST_TOLD = 3
+"""Transactional ids of one request that the log names."""
 
 
 def _refuse(request: FindCoordinatorRequest, code: int, message: str) -> FindCoordinatorResponse:
@@ -54,7 +57,7 @@ def _refuse_each(
 async def find_coordinator(
     session: Session, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    refusal = _refusal(request.key_type)
+    refusal = _refusal(session, request)
     if refusal is None:
         await session.broker.subjects.make_internal()
     node_id, endpoint = session.broker.node_id, session.endpoint
@@ -73,10 +76,12 @@ async def find_coordinator(
     return FindCoordinatorResponse(coordinators=found)
 
 
-def _refusal(key_type: int) -> tuple[int, str] | None:
-    if key_type == GROUP:
+def _refusal(session: Session, request: FindCoordinatorRequest) -> tuple[int, str] | None:
+    if request.key_type == GROUP:
         return None
-    if key_type == TRANSACTION:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return code, "transactions are not served yet"
-    return ErrorCode.INVALID_REQUEST, f"key type {key_type} is not served"
+    if request.key_type == TRANSACTION:
+        keys = [request.key] if session.version < 4 else request.coordinator_keys
+        for key in keys[:MOST_TOLD]:
+            tell(session, key)
+        return coordinator_refusal(session.version)
+    return ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not served"

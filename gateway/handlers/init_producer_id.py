@@ -10,14 +10,14 @@ Without an id a new one is given, which no producer ever had (the log sees to th
 is given with the next epoch, or a new id when there is no next epoch. Nothing is remembered of it here: the
 log takes a higher epoch from the batches themselves.
 
-A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: see find_coordinator.py.
+A transactional id is refused: see common/transactions.py.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from kumquat.gateway.handlers.common.transactions import refuse_transaction
 from kumquat.gateway.net.dispatch import Refused, handles
 from kumquat.gateway.wire import InitProducerIdRequest, InitProducerIdResponse
 from kumquat.gateway.wire.codes import ErrorCode
@@ -27,22 +27,13 @@ if TYPE_CHECKING:
 
 LAST_EPOCH = 32767
 
-logger = logging.getLogger(__name__)
-
 
 @handles(request=InitProducerIdRequest, response=InitProducerIdResponse, versions=range(6))
 async def init_producer_id(
     session: Session, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     if request.transactional_id is not None:
-        logger.warning(
-            "%s asks for transactional id %r: transactions are not served yet",
-            session.peer,
-            request.transactional_id,
-        )
-        raise Refused(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
-        )
+        raise refuse_transaction(session, request.transactional_id)
     producer_id, epoch = request.producer_id, request.producer_epoch
     if (producer_id < 0) != (epoch < 0):
         raise Refused(ErrorCode.INVALID_REQUEST, "producer id and epoch go together")

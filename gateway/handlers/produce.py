@@ -25,7 +25,7 @@ What is refused otherwise is in the log too, once in a while for each subject an
 the text of the answer. Two kinds are not: a topic that does not exist is part of a client's normal life,
 and a failing disk is reported by the log itself.
 Requests that repeat take a shorter way, past this handler: see common/produce_template.py, and remember it
-when you change what happens here. A transactional id is refused: see find_coordinator.py. A subject
+when you change what happens here. A transactional id is refused: see common/transactions.py. A subject
 is never created here; Metadata does that.
 """
 
@@ -48,6 +48,7 @@ from kumquat.gateway.handlers.common.produce_opening import (
     refused,
 )
 from kumquat.gateway.handlers.common.produce_template import make_template
+from kumquat.gateway.handlers.common.transactions import refuse_transaction
 from kumquat.gateway.net.dispatch import ANSWERABLE, Refused, handles
 from kumquat.gateway.topics.table import INTERNAL
 from kumquat.gateway.wire import (
@@ -88,8 +89,10 @@ def _refuse(request: ProduceRequest, code: int, message: str) -> ProduceResponse
 )
 def produce(session: Session, request: ProduceRequest) -> Staged | Opening:
     acks = request.acks
-    if request.transactional_id is not None or not -1 <= acks <= 1:
-        refusal = _refusal(request)
+    if request.transactional_id is not None:
+        raise refuse_transaction(session, request.transactional_id)
+    if not -1 <= acks <= 1:
+        refusal = Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0, 1")
         log_refusal(session, ", ".join(topic.name for topic in request.topic_data[:3]), refusal)
         raise refusal
     log = session.broker.log
@@ -130,11 +133,3 @@ def produce(session: Session, request: ProduceRequest) -> Staged | Opening:
     if acks == NONE:
         return None, 0
     return ProduceResponse(topics), position if acks == ALL else 0
-
-
-def _refusal(request: ProduceRequest) -> Refused:
-    if request.transactional_id is not None:
-        return Refused(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
-        )
-    return Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0, 1")

@@ -20,8 +20,10 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.TimestampType;
 
@@ -41,6 +43,19 @@ class DataStories {
                 equal(IntStream.range(0, 20).mapToObj(i -> "v" + i).toList(), values(got));
                 equal(IntStream.range(0, 20).mapToObj(Long::valueOf).toList(), offsets(got));
             }
+        }
+    }
+
+    /** Fatal, at once, and with the broker's own text. */
+    static void a_transactional_id_is_refused_with_what_to_do_instead(Story s) throws Exception {
+        if (s.isKafka) return;
+        String id = s.name();
+        try (var writer = s.producer("transactional.id", id, "max.block.ms", "900000")) {
+            var thrown = fails(KafkaException.class, writer::initTransactions);
+            check(!(thrown instanceof TimeoutException), "it retried until its time-out: " + thrown);
+            for (var text : List.of(id, "does not serve transactions", "Leave transactional.id unset"))
+                check(String.valueOf(thrown.getMessage()).contains(text), thrown.toString());
+            fails(KafkaException.class, writer::beginTransaction);
         }
     }
 

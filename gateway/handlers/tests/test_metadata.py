@@ -18,6 +18,7 @@ from kumquat.gateway.wire import (
     DescribeClusterRequest,
     ErrorCode,
     FindCoordinatorRequest,
+    InitProducerIdRequest,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -272,24 +273,50 @@ def test_the_coordinator_of_every_group_is_this_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key_type", "code"),
-    [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)],
+    ("key_type", "up_to_2", "from_3"),
+    [
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST),
+        (2, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+    ],
 )
 def test_a_coordinator_of_anything_else_is_refused(
-    tmp_path: Path, key_type: int, code: ErrorCode
+    tmp_path: Path, key_type: int, up_to_2: ErrorCode, from_3: ErrorCode
 ) -> None:
     async def check(served: Served) -> None:
         async with served.client() as client:
             for key in ("x", ""):
-                for version in (1, 2, 3):
+                for version, code in ((1, up_to_2), (2, up_to_2), (3, from_3)):
                     answer = await client.call(FindCoordinatorRequest(key, key_type), version)
                     assert (answer.error_code, answer.node_id) == (code, -1)
                     assert answer.error_message
             request = FindCoordinatorRequest("", key_type, ["x", "y"])
             answer = await client.call(request, 4)
-            assert [c.error_code for c in answer.coordinators] == [code, code]
+            assert [c.error_code for c in answer.coordinators] == [from_3, from_3]
+            assert all(c.error_message for c in answer.coordinators)
 
     serve(check, tmp_path)
+
+
+def test_each_transactional_id_of_a_client_is_in_the_log_once_with_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(served: Served) -> None:
+        async with served.client() as client:
+            for _ in range(5):
+                await client.call(FindCoordinatorRequest("payments", 1), 2)
+                await client.call(FindCoordinatorRequest("", 1, ["payments", "bills"]), 4)
+                await client.call(InitProducerIdRequest("payments", 1000), 4)
+                await client.call(FindCoordinatorRequest("", 1, [f"id-{i}" for i in range(50)]), 4)
+            await client.call(FindCoordinatorRequest("", 1, ["x" * 30_000]), 4)
+
+    serve(check, tmp_path)
+    told = [r.getMessage() for r in caplog.records if "transactional id" in r.getMessage()]
+    named = [line.split("transactional id ")[1].split()[0] for line in told]
+    assert named == ["'payments'", "'bills'", "'id-0'", "'id-1'", "'id-2'", "'" + "x" * 100 + "'"]
+    for line in told:
+        assert "127.0.0.1" in line
+        assert "client id" in line
+        assert "Leave transactional.id unset" in line
 
 
 def test_keys_that_librdkafka_takes_features_from_are_advertised() -> None:
