@@ -36,6 +36,7 @@ from kumquat.gateway.net.traffic import Traffic
 from kumquat.gateway.shares.service import ShareService
 from kumquat.gateway.topics.letters import LettersMaker
 from kumquat.gateway.topics.subjects import SubjectKeeper
+from kumquat.gateway.topics.table import INTERNAL
 from kumquat.meta.registry import Registry
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ class BrokerStatistics:
     dead_letters: DeadLetterStatistics
     history: HistoryStatistics
     loop: LagStatistics
+
+
+def _holding(log: MessageService) -> set[int]:
+    """The subjects with messages that must not go because their configs were lost. The history has a bound
+    of its own."""
+    return {s.id for s in log.subjects if s.earliest < s.next_sequence and s.name not in INTERNAL}
 
 
 def log_options(config: BrokerConfig) -> LogOptions:
@@ -160,7 +167,7 @@ class Broker:
             lambda join: open_with_delay(log_options(config), delay_options, files, join=join)
         )
         registry = Registry.open(config.log_dirs / META_FILE)
-        for line in registry.reconcile(log.subjects, config.subject_defaults()):
+        for line in registry.reconcile(log.subjects, _holding(log)):
             logger.warning("%s", line)
         return cls(config, log, delay, actions, registry, joiner)
 

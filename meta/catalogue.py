@@ -12,8 +12,7 @@ There are three effects:
 
 Why these are refused: `cleanup.policy` other than delete (nothing is compacted, and something
 must delete); the bounds on message timestamps (timestamps are not compared with the clock);
-remote storage; Kafka's config for dead letters; `retention.ms` beyond the broker's own (all
-subjects share segments, which are deleted as a whole).
+remote storage; Kafka's config for dead letters.
 
 `synonym` is the broker option that gives the default, under its Kafka name. Defaults are Kafka
 4's, except for the timestamp bounds: their default here is the only value that is true, no bound.
@@ -345,7 +344,9 @@ _DEFINITIONS = (
         whole(0, unlimited=True),
         str(7 * DAY_MS),
         "real",
-        "How long messages are kept; never longer than the broker's log.retention.ms.",
+        "How long messages are kept; -1 for ever. All subjects share the segments of one log: where this "
+        "is longer than the broker's log.retention.ms, all segments since the subject's oldest message "
+        "stay on disk, unless the log is larger than log.total.bytes.",
         synonym="log.retention.ms",
     ),
     Definition(

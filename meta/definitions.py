@@ -1,7 +1,7 @@
 """A subject's configs: which are allowed, which values are in force, how they are shown. For handlers.
 
     defaults = SubjectDefaults({"log.retention.ms": "86400000"})    # from the broker's options
-    validate("retention.ms", "3600000", defaults)     # None, or InvalidConfig with the reason
+    validate("retention.ms", "3600000")               # None, or InvalidConfig with the reason
     effective({"retention.ms": "3600000"}, defaults)  # the values that the log uses
     describe({"retention.ms": "3600000"}, defaults)   # a row per config, for DescribeConfigs
 
@@ -9,9 +9,9 @@ A subject's configs are a mapping of those that were set explicitly, as text, ju
 wrote them. Everything else follows from the broker's options (`synonym`) or from the definition's
 default. The table of definitions is catalogue.py; nothing here keeps state or does I/O.
 
-A stored value may stop being allowed: the broker is started with a shorter `log.retention.ms`, or
-the SQL file was edited by hand. Such a value is shown as it is, but has no effect (`effective`
-takes the broker's), and `outdated` says so in words, for the log at start.
+A stored value may be none that is allowed: an older version took it, or the SQL file was edited by hand.
+Such a value is shown as it is, but has no effect (`effective` takes the broker's), and `outdated` says
+so in words, for the log at start.
 """
 
 from collections.abc import Iterable, Mapping
@@ -122,9 +122,9 @@ class ConfigRow:
         return self.source not in (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.GROUP_CONFIG)
 
 
-def validate(name: str, value: str, defaults: SubjectDefaults) -> None:
+def validate(name: str, value: str) -> None:
     """Raises InvalidConfig unless a subject may have this config with this value."""
-    _parse(name, value, defaults)
+    _parse(name, value)
 
 
 def effective(configs: Mapping[str, str], defaults: SubjectDefaults) -> EffectiveConfig:
@@ -133,7 +133,7 @@ def effective(configs: Mapping[str, str], defaults: SubjectDefaults) -> Effectiv
     def in_force(name: str) -> Value:
         if name in configs:
             try:
-                return _parse(name, configs[name], defaults)
+                return _parse(name, configs[name])
             except InvalidConfig:
                 pass
         definition = DEFINITIONS[name]
@@ -159,12 +159,12 @@ def effective(configs: Mapping[str, str], defaults: SubjectDefaults) -> Effectiv
     )
 
 
-def outdated(configs: Mapping[str, str], defaults: SubjectDefaults) -> list[str]:
+def outdated(configs: Mapping[str, str]) -> list[str]:
     """Why stored values are not in force: a reason for each that would be refused today."""
     reasons = []
     for name, value in configs.items():
         try:
-            _parse(name, value, defaults)
+            _parse(name, value)
         except InvalidConfig as error:
             reasons.append(str(error))
     return reasons
@@ -209,7 +209,7 @@ def _usual_row(definition: Definition, defaults: SubjectDefaults) -> ConfigRow:
     )
 
 
-def _parse(name: str, text: str, defaults: SubjectDefaults) -> Value:
+def _parse(name: str, text: str) -> Value:
     definition = DEFINITIONS.get(name)
     if definition is None:
         raise InvalidConfig(_unknown(name))
@@ -218,21 +218,9 @@ def _parse(name: str, text: str, defaults: SubjectDefaults) -> Value:
     except ValueError as error:
         raise InvalidConfig(f"{name}={text!r} is not allowed: {error}") from None
     reason = definition.refusal(value) if definition.refusal else None
-    if name == "retention.ms":
-        reason = _too_long(value, defaults.retention_ms)
     if reason:
         raise InvalidConfig(f"{name}={text!r} is refused: {reason}")
     return value
-
-
-def _too_long(value: Value, broker: int) -> str | None:
-    assert isinstance(value, int)
-    if broker == -1 or 0 <= value <= broker:
-        return None
-    return (
-        f"it is longer than the broker's log.retention.ms={broker}, and all subjects share "
-        "segments that are deleted as a whole by then"
-    )
 
 
 def _unknown(name: str) -> str:

@@ -1,7 +1,7 @@
 """Subjects, and configs of subjects and groups: answers from memory, changes through SQL.
 
     registry = Registry.open(directory / "meta.db")           # blocking, before the loop
-    for line in registry.reconcile(log.subjects.by_name.values(), defaults): ...
+    for line in registry.reconcile(log.subjects.by_name.values()): ...
     registry.configs(subject.id)                              # only what was set explicitly
     await registry.put_subject(subject.id, subject.topic_id, subject.name, configs)
     await registry.alter_subject(subject.id, {"retention.ms": None})
@@ -27,7 +27,7 @@ Rules
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -42,9 +42,9 @@ from kumquat.meta.changes import (
     DeleteSubject,
     PutSubject,
 )
-from kumquat.meta.definitions import SubjectDefaults, outdated
+from kumquat.meta.definitions import outdated
 from kumquat.meta.group_configs import GroupConfig, effective_group
-from kumquat.meta.repair import group_repairs, safe_configs, subject_lines
+from kumquat.meta.repair import NO_LIMITS, group_repairs, safe_configs, subject_lines
 from kumquat.meta.store import Store
 
 if TYPE_CHECKING:
@@ -109,12 +109,17 @@ class Registry:
         """What is in force."""
         return self._groups.get(name, _GROUP_DEFAULTS)
 
-    def reconcile(self, subjects: Iterable[LogSubject], defaults: SubjectDefaults) -> list[str]:
-        """Makes SQL agree with the log; returns lines that an operator should know."""
+    def reconcile(
+        self, subjects: Iterable[LogSubject], holding: Collection[int] = frozenset()
+    ) -> list[str]:
+        """Makes SQL agree with the log; returns lines that an operator should know. `holding`: the ids of
+        the subjects that have messages; lost configs must not have these deleted."""
         stored, damaged = self._store.stored, self._store.stored.damaged
         in_log = {subject.id: subject for subject in subjects}
         put_back = [
-            PutSubject(subject.id, bytes(subject.topic_id), subject.name, self._kept(subject.id))
+            PutSubject(
+                subject.id, bytes(subject.topic_id), subject.name, self._kept(subject.id, holding)
+            )
             for subject in in_log.values()
             if stored.subjects.get(subject.id) != (subject.topic_id, subject.name)
             or subject.id in damaged.configs
@@ -135,7 +140,7 @@ class Registry:
         stored.subjects.clear()
         stored.configs.clear()
         for id_, configs in self._configs.items():
-            reasons = outdated(configs, defaults)
+            reasons = outdated(configs)
             lines += [f"subject {names[id_]}: {r}; the default applies" for r in reasons]
         return lines
 
@@ -223,32 +228,34 @@ class Registry:
             self._group_configs.pop(change.name, None)
             self._groups.pop(change.name, None)
 
-    def _kept(self, subject_id: int) -> Mapping[str, str]:
+    def _kept(self, subject_id: int, holding: Collection[int]) -> Mapping[str, str]:
         """Configs of a subject that is put back: SQL lacked it or its row was damaged, or a config
-        of it was. None where the row is that of another subject."""
+        of it was. Where all are lost, or the row is that of another subject: none, or, if it has messages,
+        those that delete none of them."""
         stored = self._store.stored
         configs = stored.configs.get(subject_id, {})
         if subject_id in stored.damaged.subjects or subject_id in stored.damaged.configs:
             return safe_configs(configs, stored.damaged, subject_id)
-        return {} if subject_id in stored.subjects else configs
+        if configs and subject_id not in stored.subjects:
+            return configs
+        return NO_LIMITS if subject_id in holding else {}
 
     def _report(self, put_back: Sequence[PutSubject], dropped: Sequence[int]) -> list[str]:
         lines = []
         stored = self._store.stored.subjects
         in_log = {c.id: (c.topic_id, c.name) for c in put_back}
-        foreign = [c.name for c in put_back if stored.get(c.id, in_log[c.id]) != in_log[c.id]]
+        foreign = [c for c in put_back if stored.get(c.id, in_log[c.id]) != in_log[c.id]]
         damaged = self._store.stored.damaged.subjects
         lacked = [c for c in put_back if c.id not in stored and c.id not in damaged]
-        missing = [change.name for change in lacked]
-        if missing:
+        if lacked:
             lines.append(
-                f"the log has {_some(missing)} that the meta store lacked: "
-                "put back, with default configs"
+                f"the log has {_some([c.name for c in lacked])} that the meta store lacked: "
+                f"put back, with default configs{_limits(lacked)}"
             )
         if foreign:
             lines.append(
-                f"the log has {_some(foreign)} the meta store had under another name or topic id: "
-                "put back, with default configs"
+                f"the log has {_some([c.name for c in foreign])} the meta store had under another name or "
+                f"topic id: put back, with default configs{_limits(foreign)}"
             )
         gone = [stored[id_][1] for id_ in dropped if id_ in stored]
         if gone:
@@ -259,6 +266,17 @@ class Registry:
 def _merged(present: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     merged = {**present, **changes}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+def _limits(put_back: Sequence[PutSubject]) -> str:
+    held = [change.name for change in put_back if change.configs == NO_LIMITS]
+    if not held:
+        return ""
+    return (
+        f". Of {_some(held)} nothing is deleted, and the disk is not freed, until you set retention.ms and "
+        "retention.bytes again or take them back to the default (kafka-configs --alter): they may have "
+        "been longer than the broker's"
+    )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,8 +5,8 @@ The value that was meant is unknown, so:
 
 | damaged | then |
 |---|---|
-| `retention.ms` | not set: the broker's `log.retention.ms`, which no subject may exceed |
-| `retention.bytes`, or it is unknown which config | `retention.bytes=-1`: no limit |
+| `retention.ms` or `retention.bytes` | -1: no limit, so that the disk is not freed either |
+| it is unknown which config, or all are lost and the subject has messages | both are -1 |
 | any other config of a subject | not set: the default applies |
 | `consume.mode` of a group, or it is unknown which config | `consume.mode=exclusive`: in order |
 | any other config of a group, any of the broker | not set: the default applies |
@@ -28,16 +28,15 @@ if TYPE_CHECKING:
 
     from kumquat.meta.rows import Damaged, Stored
 
-RETENTION_BYTES = "retention.bytes"
+NO_LIMITS = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 def safe_configs(configs: Mapping[str, str], damaged: Damaged, subject_id: int) -> dict[str, str]:
     """Of a subject with damage: its good configs, and no limit where one may have been meant."""
     names = damaged.configs.get(subject_id, {})
     unsure = subject_id in damaged.subjects or any(name not in DEFINITIONS for name in names)
-    if unsure or RETENTION_BYTES in names:
-        return {RETENTION_BYTES: "-1", **configs}
-    return dict(configs)
+    limits = {name: value for name, value in NO_LIMITS.items() if unsure or name in names}
+    return {**limits, **configs}
 
 
 def group_repairs(stored: Stored) -> tuple[list[AlterGroup], list[str]]:

@@ -279,8 +279,8 @@ class BrokerConfig(WatchingOptions):
         "log.retention.ms",
         None,
         whole(1, unlimited=True),
-        "How long messages are kept, for all subjects; -1 for ever. Where it is not set, "
-        "log.retention.minutes counts.",
+        "How long messages are kept, for subjects that do not set retention.ms; -1 for ever. Where it is "
+        "not set, log.retention.minutes counts.",
     )
     log_retention_minutes: int | None = option(
         "log.retention.minutes",

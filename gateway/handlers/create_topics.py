@@ -114,13 +114,13 @@ def _check(broker: Broker, topic: CreatableTopic) -> Mapping[str, str]:
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"a replication factor is from 1 to {MAX_REPLICAS}, not {topic.replication_factor}",
         )
-    return {config.name: _check_config(broker, config) for config in topic.configs}
+    return {config.name: _check_config(config) for config in topic.configs}
 
 
-def _check_config(broker: Broker, config: CreatableTopicConfig) -> str:
+def _check_config(config: CreatableTopicConfig) -> str:
     if config.value is None:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
-    validate(config.name, config.value, broker.subjects.defaults)
+    validate(config.name, config.value)
     return config.value
 
 

@@ -105,7 +105,7 @@ class World:
             ACTION_SEGMENT_BYTES,
         )
         registry = Registry.open(config.log_dirs / META_FILE)
-        registry.reconcile(log.subjects, config.subject_defaults())
+        registry.reconcile(log.subjects)
         return Broker(config, log, delay, actions, registry, joiner)
 
     async def _run(

@@ -17,7 +17,6 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from kumquat.meta import store
-from kumquat.meta.definitions import SubjectDefaults
 from kumquat.meta.registry import Registry
 
 BROKER = ""
@@ -27,7 +26,7 @@ GROUPS = {
     "in-order": {"consume.mode": "exclusive"},
     BROKER: {"num.io.threads": "8"},
 }
-SAFE = [("retention.bytes", "-1")]
+SAFE = [("retention.ms", "-1"), ("retention.bytes", "-1")]
 SAFE_OF_GROUPS = [("consume.mode", "exclusive")]
 EACH = 7  # of the bytes that are not zero, every seventh: all of them take a minute
 
@@ -107,7 +106,7 @@ def served(registry: Registry) -> Served:
 def start(path: Path) -> tuple[Registry, Served]:
     registry = Registry.open(path)
     try:
-        registry.reconcile(IN_LOG, SubjectDefaults())
+        registry.reconcile(IN_LOG)
     except BaseException:
         registry.close()
         raise

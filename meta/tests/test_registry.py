@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from trio.testing import wait_all_tasks_blocked
 
-from kumquat.meta.definitions import SubjectDefaults
 from kumquat.meta.errors import StoreError
 from kumquat.meta.registry import Registry
-
-DEFAULTS = SubjectDefaults()
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ def test_what_is_answered_is_in_sql(path: Path) -> None:
     assert registry.configs(2) == {}
     registry.close()
     again = Registry.open(path)
-    assert again.reconcile([in_log(1)], DEFAULTS) == []
+    assert again.reconcile([in_log(1)]) == []
     assert again.configs(1) == answered
     again.close()
 
@@ -81,7 +78,7 @@ def test_what_is_answered_of_a_group_is_in_sql(path: Path) -> None:
     trio.run(main)
     registry.close()
     again = Registry.open(path)
-    assert again.reconcile([], DEFAULTS) == []
+    assert again.reconcile([]) == []
     for answering in (registry, again):
         assert answering.group_configs("g") == {"lease.max.records": "7"}
         assert answering.group_config("g").lease_max_records == 7
@@ -117,7 +114,7 @@ def test_changes_that_come_together_share_a_transaction(path: Path) -> None:
     assert len(commits) <= 3
     registry.close()
     again = Registry.open(path)
-    assert again.reconcile([in_log(number) for number in range(500)], DEFAULTS) == []
+    assert again.reconcile([in_log(number) for number in range(500)]) == []
     again.close()
 
 
@@ -153,7 +150,7 @@ def test_a_change_cancelled_before_its_turn_never_happened(path: Path) -> None:
     assert registry._waiting == []
     registry.close()
     again = Registry.open(path)
-    assert again.reconcile([], DEFAULTS) == []
+    assert again.reconcile([]) == []
     again.close()
 
 
@@ -210,14 +207,30 @@ def test_a_failure_is_told_to_the_one_who_asked_and_no_other(path: Path) -> None
 
 def test_a_subject_of_the_log_that_sql_lost_is_put_back_loudly(path: Path) -> None:
     registry = Registry.open(path)
-    (line,) = registry.reconcile([in_log(1), in_log(2)], DEFAULTS)
+    (line,) = registry.reconcile([in_log(1), in_log(2)])
     assert line == (
         "the log has 2 subjects (subject-1, subject-2) that the meta store lacked: "
         "put back, with default configs"
     )
     registry.close()
     again = Registry.open(path)
-    assert again.reconcile([in_log(1), in_log(2)], DEFAULTS) == []
+    assert again.reconcile([in_log(1), in_log(2)]) == []
+    again.close()
+
+
+def test_a_subject_that_sql_lost_keeps_its_messages_until_its_limits_are_set_again(
+    path: Path,
+) -> None:
+    registry = Registry.open(path)
+    (line,) = registry.reconcile([in_log(1), in_log(2)], holding={2})
+    assert "Of 1 subject (subject-2) nothing is deleted" in line
+    limits = {"retention.ms": "-1", "retention.bytes": "-1"}
+    assert (registry.configs(1), registry.configs(2)) == ({}, limits)
+    trio.run(registry.alter_subject, 2, dict.fromkeys(limits))
+    registry.close()
+    again = Registry.open(path)
+    assert again.reconcile([in_log(1), in_log(2)], holding={1, 2}) == []
+    assert again.configs(2) == {}
     again.close()
 
 
@@ -226,7 +239,7 @@ def test_a_subject_that_the_log_lacks_is_dropped_with_its_configs(path: Path) ->
     trio.run(registry.put_subject, 1, in_log(1).topic_id, "gone", {"segment.ms": "1"})
     registry.close()
     again = Registry.open(path)
-    assert again.reconcile([], DEFAULTS) == [
+    assert again.reconcile([]) == [
         "the meta store had 1 subject (gone) that the log lacks: dropped"
     ]
     assert again.configs(1) == {}
@@ -238,7 +251,7 @@ def test_configs_of_another_folders_subject_are_not_taken_over(path: Path) -> No
     trio.run(registry.put_subject, 1, b"another topic id", "subject-1", {"segment.ms": "1"})
     registry.close()
     again = Registry.open(path)
-    (line,) = again.reconcile([in_log(1)], DEFAULTS)
+    (line,) = again.reconcile([in_log(1)])
     assert "another name or topic id" in line
     assert again.configs(1) == {}
     again.close()
@@ -250,19 +263,21 @@ def test_configs_set_after_a_creation_that_sql_missed_are_kept(path: Path) -> No
     registry.close()
     for _ in range(2):
         again = Registry.open(path)
-        again.reconcile([in_log(1)], DEFAULTS)
+        again.reconcile([in_log(1)])
         assert again.configs(1) == {"segment.ms": "1"}
         again.close()
 
 
-def test_a_stored_value_beyond_the_brokers_new_limit_is_told_of(path: Path) -> None:
+def test_a_stored_value_that_is_not_allowed_any_more_is_told_of(path: Path) -> None:
     registry = Registry.open(path)
-    trio.run(registry.put_subject, 1, in_log(1).topic_id, "subject-1", {"retention.ms": "5000"})
+    trio.run(
+        registry.put_subject, 1, in_log(1).topic_id, "subject-1", {"cleanup.policy": "compact"}
+    )
     registry.close()
     again = Registry.open(path)
-    (line,) = again.reconcile([in_log(1)], SubjectDefaults({"log.retention.ms": "1000"}))
-    assert line.startswith("subject subject-1: retention.ms='5000' is refused: ")
-    assert again.configs(1) == {"retention.ms": "5000"}
+    (line,) = again.reconcile([in_log(1)])
+    assert line.startswith("subject subject-1: cleanup.policy='compact' is refused: ")
+    assert again.configs(1) == {"cleanup.policy": "compact"}
     again.close()
 
 
@@ -277,7 +292,7 @@ def damage(path: Path, statement: str) -> None:
     [
         (
             "UPDATE subject_configs SET value = '06400000' WHERE name = 'retention.ms'",
-            {"retention.bytes": "700"},
+            {"retention.ms": "-1", "retention.bytes": "700"},
         ),
         (
             "UPDATE subject_configs SET value = '300' WHERE name = 'retention.bytes'",
@@ -312,13 +327,13 @@ def test_a_damaged_config_deletes_what_was_to_be_kept(
     registry.close()
     damage(path, statement)
     registry = Registry.open(path)
-    registry.reconcile([subject], DEFAULTS)
+    registry.reconcile([subject])
     assert registry.configs(1) == now
     assert "subject subject-1: the stored" in caplog.text
     registry.close()
     caplog.clear()
     again = Registry.open(path)
-    assert again.reconcile([subject], DEFAULTS) == []
+    assert again.reconcile([subject]) == []
     assert (again.configs(1), caplog.records) == (now, [])
     again.close()
 
@@ -344,7 +359,7 @@ def test_a_damaged_config_of_a_group_loses_its_order(
     registry.close()
     damage(path, statement)
     registry = Registry.open(path)
-    registry.reconcile([], DEFAULTS)
+    registry.reconcile([])
     assert registry.group_configs("g") == now
     assert registry.group_config("g").consume_mode == now["consume.mode"]
     assert "group g: the stored configs" in caplog.text
@@ -364,12 +379,12 @@ def test_a_repair_that_sql_refuses_stops_the_start(
     registry = Registry.open(path)
     refusal = StoreError("the meta store refused a change: no reason")
     monkeypatch.setattr(registry._store, "apply", lambda changes: [refusal for _ in changes])
-    registry.reconcile([], DEFAULTS)
+    registry.reconcile([])
     assert registry.group_config("g").consume_mode == "exclusive"
     assert "no reason: this holds until the next start" in caplog.text
     registry.close()
     again = Registry.open(path)
-    again.reconcile([], DEFAULTS)
+    again.reconcile([])
     assert again.group_configs("g") == {"consume.mode": "exclusive"}
     again.close()
 
@@ -378,14 +393,14 @@ def test_many_subjects_are_put_back_in_one_transaction_and_one_line(path: Path) 
     registry = Registry.open(path)
     commits = transactions(registry)
     subjects = [in_log(number) for number in range(20_000)]
-    (line,) = registry.reconcile(subjects, DEFAULTS)
+    (line,) = registry.reconcile(subjects)
     assert "20000 subjects (subject-0, subject-1" in line
     assert "and 19995 more" in line
     assert len(commits) == 1
     registry.close()
     again = Registry.open(path)
     commits = transactions(again)
-    assert len(again.reconcile([], DEFAULTS)) == 1
+    assert len(again.reconcile([])) == 1
     assert len(commits) == 1
     again.close()
 
@@ -427,14 +442,14 @@ class RegistryMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.registry.close()
         self.registry = Registry.open(self.path)
-        assert self.registry.reconcile(map(in_log, self.subjects), DEFAULTS) == []
+        assert self.registry.reconcile(map(in_log, self.subjects)) == []
 
     @rule(id_=IDS)
     def restart_with_a_subject_gone_from_the_log(self, id_: int) -> None:
         self.registry.close()
         self.registry = Registry.open(self.path)
         gone = self.subjects.pop(id_, None)
-        lines = self.registry.reconcile(map(in_log, self.subjects), DEFAULTS)
+        lines = self.registry.reconcile(map(in_log, self.subjects))
         assert len(lines) == (gone is not None)
 
     @invariant()

@@ -7,6 +7,10 @@ than the broker's `log.retention.ms`, when no subject has anything readable in i
 larger than `log.total.bytes`. The last reason may delete what nobody has read, so it is logged as a
 warning.
 
+A subject whose own `retention.ms` is -1 or longer than the broker's *holds* the segments that have readable
+messages of it, and with them all later ones: age alone does not delete these. `log.total.bytes` does. A
+held segment goes when the subject's limits, DeleteRecords or its deletion leave nothing to hold it for.
+
 Before a segment goes, the earliest sequences of its subjects are raised past it and that is synced: a
 start after a crash in between finds a segment that is not needed any more, and no harm is done. A segment
 that has aged without filling up is rolled, so that it can go as well.
@@ -60,13 +64,35 @@ class Retention:
         if self._log.doomed or len(segments) < 2 or not self._is_spare(segments[0], segments[1]):
             return None
         oldest = segments[0]
-        if 0 <= options.retention_ms < now - oldest.newest_store_time:
+        if self._is_aged(oldest, now) and not any(self.holders(oldest)):
             return oldest, "older than log.retention.ms"
         if 0 <= options.total_bytes < sum(segment.size for segment in segments):
             return oldest, "the log is larger than log.total.bytes"
         if not any(True for _ in self.readable_in(oldest)):
             return oldest, "nothing in it is readable any more"
         return None
+
+    def held(self, now: int) -> tuple[Segment, list[Subject]] | None:
+        """The oldest segment and who holds it, if it is past its age and still there for them alone."""
+        segments = self._log.state.segments
+        if (
+            len(segments) < 2
+            or segments[0].unindexed is not None
+            or not self._is_aged(segments[0], now)
+        ):
+            return None
+        holders = list(self.holders(segments[0]))
+        return (segments[0], holders) if holders else None
+
+    def holders(self, segment: Segment) -> Iterator[Subject]:
+        """Of the subjects in a sealed segment, those that keep longer than `log.retention.ms`."""
+        limit = self._log.options.retention_ms
+        for subject, _ in self.readable_in(segment):
+            if not 0 <= subject.config.retention_ms <= limit:
+                yield subject
+
+    def _is_aged(self, segment: Segment, now: int) -> bool:
+        return 0 <= self._log.options.retention_ms < now - segment.newest_store_time
 
     def _is_spare(self, oldest: Segment, following: Segment) -> bool:
         """Whether the log can be opened without it, and the listeners have all that they need of it."""

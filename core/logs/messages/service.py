@@ -79,6 +79,8 @@ class MessageService:
         self._folder = folder
         self.reader = Reader(message_log)
         self._retention = Retention(message_log, self.reader)
+        self._held: Path | None = None
+        """The last segment of which the log said why it is not deleted."""
         self._rounds = Rounds(message_log)
         self._complaints = Complaints(log)
         self._unblocked = trio.Event()
@@ -356,6 +358,22 @@ class MessageService:
             due_segment := await trio.to_thread.run_sync(self._retention.due_segment, now)
         ) is not None:
             await self._delete(*due_segment)
+        self._tell_of_held(await trio.to_thread.run_sync(self._retention.held, now))
+
+    def _tell_of_held(self, held: tuple[Segment, list[Subject]] | None) -> None:
+        """Once for each segment: the operator sees why the disk is not freed."""
+        if held is None or held[0].path == self._held:
+            return
+        segment, subjects = held
+        self._held = segment.path
+        names = ", ".join(subject.name for subject in subjects[:3])
+        log.info(
+            "%s is past log.retention.ms and stays, with all segments behind it: %s%s keep their messages "
+            "longer (retention.ms). log.total.bytes bounds the disk for all",
+            segment.path,
+            names,
+            f" and {len(subjects) - 3} more subjects" if len(subjects) > 3 else "",
+        )
 
     async def _expire_producers(self, now: int) -> None:
         """Forget producers that have long been silent, a few at a time."""

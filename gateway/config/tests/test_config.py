@@ -228,7 +228,7 @@ def test_the_brokers_options_are_the_defaults_of_subjects() -> None:
 def test_every_default_of_a_subject_config_is_allowed_under_any_retention() -> None:
     defaults = load(given=flags(log_retention_ms=1)).subject_defaults()
     for name, definition in DEFINITIONS.items():
-        validate(name, defaults.default_of(definition), defaults)
+        validate(name, defaults.default_of(definition))
 
 
 def test_describe_shows_every_option_with_value_default_and_doc() -> None:

@@ -1,5 +1,10 @@
 """Configs and options that a restart, a crash or a lost SQL file takes away, or messages with them."""
 
+import os
+import time
+from pathlib import Path
+
+import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
@@ -66,14 +71,104 @@ def test_configs_that_were_answered_outlive_a_kill(kumquat: TestBroker) -> None:
     assert (found["segment.ms"], found["retention.ms"]) == ("1000", "60000")
 
 
-def test_retention_beyond_the_brokers_is_refused_over_the_wire_with_the_reason() -> None:
+@pytest.mark.parametrize("name", ["retention.ms", "retention.bytes"])
+def test_a_limit_out_of_bounds_is_refused_over_the_wire_with_the_bounds(name: str) -> None:
     with broker(log_retention_hours=1) as b:
         create(b, "orders")
-        assert configs(b, "orders")["retention.ms"] == "3600000"
-        assert "longer than the broker's log.retention.ms=3600000" in alter(
-            b, "orders", "retention.ms", "3600001"
-        )
-        assert configs(b, "orders")["retention.ms"] == "3600000"
+        before = configs(b, "orders")[name]
+        for value in ("-2", str(1 << 63)):
+            refusal = alter(b, "orders", name, value)
+            assert f"{name}='{value}'" in refusal
+            assert "a whole number from 0 to 9223372036854775807, or -1 for no limit" in refusal
+        assert configs(b, "orders")[name] == before
+
+
+SMALL_AND_SHORT = {
+    "log_segment_bytes": 1 << 20,
+    "log_retention_ms": 1000,
+    "log_retention_check_interval_ms": 50,
+}
+"""Segments end with a few messages, and go a second later."""
+
+
+def fill_a_segment(b: TestBroker, name: str) -> None:
+    write(b, name, os.urandom(600_000))
+    write(b, name, os.urandom(600_000))
+
+
+def first_segment(b: TestBroker) -> Path:
+    return b.directory / "messages" / f"{0:020d}.log"
+
+
+def ends(b: TestBroker, name: str) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": b.bootstrap, "group.id": "unused"})
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=DEADLINE)
+        return low, high
+    finally:
+        consumer.close()
+
+
+def until_others_are_gone(b: TestBroker, name: str) -> None:
+    """Until retention has looked at all that was there when this was called, and found it old."""
+    fill_a_segment(b, name)
+    _, written = ends(b, name)
+    deadline = time.monotonic() + DEADLINE
+    while ends(b, name)[0] < written:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("retention", ["-1", str((1 << 63) - 1), "86400000"])
+@pytest.mark.parametrize("way", ["created", "altered"])
+def test_what_is_kept_longer_than_the_log_stays_until_its_subject_lets_go(
+    way: str, retention: str
+) -> None:
+    """Streams' repartition topics, ksqlDB, Apicurio and Debezium ask for it; Streams uses DeleteRecords."""
+    with broker(**SMALL_AND_SHORT) as b:
+        if way == "created":
+            create(b, "history", retention_ms=retention, retention_bytes="-1")
+        else:
+            create(b, "history")
+            assert alter(b, "history", "retention.ms", retention) == ""
+            assert alter(b, "history", "retention.bytes", "-1") == ""
+        create(b, "other")
+        write(b, "history", b"for ever")
+        fill_a_segment(b, "other")
+        until_others_are_gone(b, "other")
+        b.kill()
+        b.start()
+        until_others_are_gone(b, "other")
+        found = configs(b, "history")
+        assert (found["retention.ms"], found["retention.bytes"]) == (retention, "-1")
+        assert [m.value() for m in read(b, "history", 1)] == [b"for ever"]
+        assert first_segment(b).exists()
+        assert "history keep their messages longer" in b.log_text()
+
+        admin = client(b)
+        (deleted,) = admin.delete_records([TopicPartition("history", 0, 1)]).values()
+        deleted.result(DEADLINE)
+        deadline = time.monotonic() + DEADLINE
+        while first_segment(b).exists():
+            assert time.monotonic() < deadline, "DeleteRecords did not let the segment go"
+            time.sleep(0.05)
+
+
+def test_a_lost_sql_file_has_nothing_deleted_that_was_kept_longer_than_the_log() -> None:
+    with broker(**SMALL_AND_SHORT) as b:
+        create(b, "history", retention_ms="-1")
+        create(b, "other")
+        write(b, "history", b"for ever")
+        until_others_are_gone(b, "other")
+        b.kill()
+        for file in b.directory.glob("meta.db*"):
+            file.unlink()
+        b.start()
+        assert "history) nothing is deleted" in b.log_text()
+        assert configs(b, "history")["retention.ms"] == "-1"
+        create(b, "later")
+        until_others_are_gone(b, "later")
+        assert [m.value() for m in read(b, "history", 1)] == [b"for ever"]
 
 
 def test_the_brokers_timestamp_type_holds_for_subjects_after_a_restart() -> None:

@@ -94,7 +94,7 @@ def _topic(broker: Broker, name: str) -> Configured:
     return Configured(
         configs,
         DEFINITIONS,
-        lambda config, value: validate(config, value, defaults),
+        validate,
         lambda names: describe(configs, defaults, names),
         alter,
     )

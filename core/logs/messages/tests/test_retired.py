@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from kumquat.core.errors import OffsetOutOfRange, OutOfOrderSequence
+from kumquat.core.logs.messages.retention import Retention
 from kumquat.core.logs.tests.batches import batch
 from kumquat.core.logs.tests.driver import Driver
 from kumquat.core.logs.tests.power import Fault
@@ -42,6 +43,11 @@ def first_batch() -> bytearray:
     return batch(b"x" * 100, b"y", producer_id=4, epoch=1, first=10)
 
 
+def limit(driver: Driver, **limits: int) -> None:
+    driver.log.options = replace(driver.options, **limits)  # type: ignore[arg-type]
+    driver.log.state.subjects.defaults.retention_ms = driver.log.options.retention_ms
+
+
 def retired_log(**limits: int) -> Driver:
     """`quiet` wrote long ago; then `busy` filled segments, and the old ones went."""
     driver = Driver(segment_bytes=2000)
@@ -57,7 +63,7 @@ def retired_log(**limits: int) -> Driver:
         driver.settle()
         driver.seal()
     driver.now += DAY // 2
-    driver.log.options = replace(driver.options, **limits)  # type: ignore[arg-type]
+    limit(driver, **limits)
     while driver.retire():
         pass
     assert len(driver.log.state.segments) == 1
@@ -123,6 +129,61 @@ def test_a_subject_recreated_under_an_old_name_has_nothing_of_the_old_one() -> N
     assert old.id < found.id
     assert (found.earliest, found.next_sequence, found.producers) == (0, 0, None)
     driver.check()
+
+
+def aged_log(kept: int) -> Driver:
+    """`kept` wrote long ago, `busy` filled segments behind it, and all are past `log.retention.ms`."""
+    driver = Driver(segment_bytes=2000)
+    for name in ("kept", "busy"):
+        driver.create(name)
+    driver.append("kept", 50)
+    driver.settle()
+    while len(driver.log.state.segments) < 4:
+        driver.append("busy", 500)
+        driver.settle()
+        driver.seal()
+    driver.now += DAY // 2
+    limit(driver, retention_ms=1000)
+    config = driver.subject("kept").config
+    driver.subject("kept").config = replace(config, retention_ms=kept)
+    return driver
+
+
+@pytest.mark.parametrize("kept", [-1, 1001, DAY, 2**63 - 1])
+def test_a_subject_that_keeps_longer_than_the_log_holds_its_segments(kept: int) -> None:
+    driver = aged_log(kept)
+    assert not driver.retire()
+    held = Retention(driver.log, driver.reader).held(driver.now)
+    assert held is not None
+    assert [subject.name for subject in held[1]] == ["kept"]
+    driver.check()
+
+
+@pytest.mark.parametrize("kept", [0, 999, 1000])
+def test_a_subject_that_keeps_no_longer_than_the_log_holds_nothing(kept: int) -> None:
+    driver = aged_log(kept)
+    assert Retention(driver.log, driver.reader).held(driver.now) is None
+    while driver.retire():
+        pass
+    assert len(driver.log.state.segments) == 1
+
+
+def test_held_segments_go_when_the_records_are_deleted_or_the_subject_is() -> None:
+    for let_go in (lambda d: d.raise_earliest("kept", 1), lambda d: d.delete("kept")):
+        driver = aged_log(-1)
+        assert not driver.retire()
+        let_go(driver)
+        driver.settle()
+        while driver.retire():
+            pass
+        assert len(driver.log.state.segments) == 1
+
+
+def test_a_full_log_takes_held_segments_too() -> None:
+    driver = aged_log(-1)
+    limit(driver, retention_ms=1000, total_bytes=1)
+    assert driver.retire()
+    assert driver.subject("kept").earliest == 1
 
 
 @pytest.mark.parametrize("operation", ["unlink", "fsync_dir"])
