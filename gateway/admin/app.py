@@ -110,6 +110,17 @@ class _Doorkeeper:
 _OURS = {path.split("/")[1] for _, path in ROUTES} | {path.split("/")[1] for path in watch.PATHS}
 
 
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+}
+"""Of a page that shows an error: it loads nothing, runs nothing, and nobody may frame it. The console's
+pages have headers of their own (gateway/console/security.py)."""
+
+
 def _show(request: Request, error: HttpError) -> Response:
     ours = request.scope["path"].split("/")[1] in _OURS
     if ours or "text/html" not in request.headers.get("accept", ""):
@@ -118,7 +129,7 @@ def _show(request: Request, error: HttpError) -> Response:
         "<!doctype html><html lang=en><meta charset=utf-8>"
         f"<title>{error.status}</title><h1>{error.status}</h1><p>{escape(str(error))}</p></html>\n"
     )
-    return HTMLResponse(page, error.status, error.headers)
+    return HTMLResponse(page, error.status, {**PAGE_HEADERS, **dict(error.headers or {})})
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -11,8 +11,9 @@ Kubernetes asks two questions, and acts on the answers:
   or stops, while a log is fenced, and while the disk is nearly full.
 
 Some troubles concern a few messages, and to send all clients away would make them worse: delayed messages
-or dead letters that cannot be written for now, an event loop that was held up for seconds. Such a check
-is bad, and the status is `warning`, but the broker stays ready.
+or dead letters that cannot be written for now, an event loop that was held up for seconds. While writes
+fail, producers are refused and try again, and readers go on. Such a check is bad, and the status is
+`warning`, but the broker stays ready.
 
 While the log is recovered the broker cannot be asked: process/starting.py answers with `starting`.
 
@@ -30,6 +31,7 @@ import trio
 from kumquat.gateway.metrics.disk import STALE_SECONDS, least_free
 
 if TYPE_CHECKING:
+    from kumquat.core.logs.disk.commit import Commit
     from kumquat.gateway.broker import Broker
 
 SLOW_LOOP_SECONDS = 2.0
@@ -109,8 +111,8 @@ def ready(broker: Broker) -> Health:
         [
             _started(broker),
             _not_stopping(broker),
-            _fenced("message_log", str(broker.log.log.fenced or "")),
-            _fenced("action_log", str(broker.actions.log.fenced or "")),
+            _log("message_log", broker.log.log.commit),
+            _log("action_log", broker.actions.log.commit),
             _disk(broker),
             _delays(broker),
             _dead_letters(broker),
@@ -146,10 +148,15 @@ def _not_stopping(broker: Broker) -> Check:
     return Check("stopping", OK, "the broker is not stopping")
 
 
-def _fenced(name: str, reason: str) -> Check:
-    if reason:
-        text = f"{reason}; nothing is written or acked: check the disk, then restart the broker"
+def _log(name: str, commit: Commit) -> Check:
+    if commit.fenced is not None:
+        text = (
+            f"{commit.fenced}; nothing is written or acked: check the disk, then restart the broker"
+        )
         return Check(name, BAD, text)
+    if commit.failing is not None:
+        text = f"writes to it fail: {commit.failing}; clients are refused until they work: check the disk"
+        return Check(name, WARNING, text)
     return Check(name, OK, "it can be written")
 
 

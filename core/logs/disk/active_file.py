@@ -3,18 +3,18 @@
 Room on disk is reserved ahead of the data, so that a full disk shows before bytes are written and never
 in a sync. A write that fails, or stops half-way, may leave bytes behind the last good one. The file
 remembers that and is cut back before the next write, so that such bytes are never taken for a frame.
-Until a write succeeds again, only the first failure is logged.
+write_trouble.py says what is logged of failures.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from kumquat.core.logs.disk.files import Buffer, Files
+from kumquat.core.logs.disk.write_trouble import WriteTrouble
 
 
 class Reserving(NamedTuple):
@@ -31,11 +31,11 @@ class ActiveFile:
     __slots__ = (
         "_failing",
         "_files",
-        "_log",
         "_path",
         "_release",
         "_reserved",
         "_reserving",
+        "_trouble",
         "base",
         "fd",
         "size",
@@ -51,7 +51,7 @@ class ActiveFile:
         *,
         release: Callable[[], None],
         reserving: Reserving,
-        log: logging.Logger,
+        trouble: WriteTrouble,
     ) -> None:
         self.base = base
         self.fd = fd
@@ -65,7 +65,7 @@ class ActiveFile:
         """How far into the file there is room on disk."""
         self._failing = False
         """The last write failed, and may have left bytes behind `size`."""
-        self._log = log
+        self._trouble = trouble
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write the buffers behind all that is there, and give the new size. OSError: nothing was
@@ -80,14 +80,12 @@ class ActiveFile:
                 self._reserve(end)
             self._files.pwritev(self.fd, buffers, size)
         except OSError as error:
-            if not self._failing:
-                text = "cannot write to %s: %s; writes are refused until it works again"
-                self._log.error(text, self._path, error)
             self._failing = True
+            self._trouble.failed(self._path, error)
             raise
-        if self._failing:
-            self._failing = False
-            self._log.warning("%s can be written again", self._path)
+        self._failing = False
+        if self._trouble.reason is not None:
+            self._trouble.worked(self._path)
         self.size = end
         return end
 

@@ -73,6 +73,10 @@ class Commit(Protocol):
         """Why nothing is appended any more, and why nothing above `durable` ever becomes durable. To be
         raised once: a new error each time."""
 
+    @property
+    def failing(self) -> str | None:
+        """Why writes have failed lately, and may work again without a restart; None: they work."""
+
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Append the buffers, one behind the other, and give the position behind them. StorageError:
         nothing has happened."""

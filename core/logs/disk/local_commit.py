@@ -27,6 +27,7 @@ from kumquat.core.logs.disk.active_file import ActiveFile, Reserving
 from kumquat.core.logs.disk.commit import Callback, Note, Round
 from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.disk.segment_file import SegmentFile
+from kumquat.core.logs.disk.write_trouble import WriteTrouble
 
 log = logging.getLogger("kumquat.log")
 
@@ -84,6 +85,7 @@ class LocalCommit:
         self._name = name
         self._reserving = reserving
         self._log = log
+        self._trouble = WriteTrouble(log)
         self._active: ActiveFile | None = None
         self._rolled: list[ActiveFile] = []
         """Files that the log has left and that no round has covered since."""
@@ -97,6 +99,10 @@ class LocalCommit:
         """A new error each time. One error that is raised for each request would keep the frames of each
         raise in its traceback, and so the batches of each request."""
         return StorageError(self._fenced) if self._fenced else None
+
+    @property
+    def failing(self) -> str | None:
+        return self._trouble.reason
 
     # --- appending -----------------------------------------------------------------------------
 
@@ -139,7 +145,7 @@ class LocalCommit:
             size,
             release=release,
             reserving=self._reserving,
-            log=self._log,
+            trouble=self._trouble,
         )
 
     def remove_new(self, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,18 @@ def test_an_error_is_json_for_programs_and_a_page_for_browsers(
         assert answer.startswith(b"HTTP/1.1 %d" % status)
         assert b"\r\ncontent-type: " + kind in answer
         assert said in answer
+
+    serve_admin(check, EXTRA)
+
+
+@pytest.mark.parametrize("path", ["/page/refused", "/page/slip", "/page/nothing", "/%3Cscript%3E"])
+def test_an_error_page_loads_and_runs_nothing_and_is_not_framed(path: str) -> None:
+    async def check(endpoint: Endpoint) -> None:
+        answer = (await get(endpoint, path, BROWSER)).lower()
+        (policy,) = re.findall(rb"\r\ncontent-security-policy: ([^\r]*)", answer)
+        assert b"default-src 'none'" in policy
+        assert b"frame-ancestors 'none'" in policy
+        assert b"\r\nx-content-type-options: nosniff" in answer
 
     serve_admin(check, EXTRA)
 

@@ -19,7 +19,7 @@ from kumquat.gateway.metrics.health import (
     starting_is_live,
 )
 from kumquat.gateway.net.loop_lag import WINDOW_SECONDS
-from kumquat.gateway.tests.harness import IO_ERROR, Served, produce, serve
+from kumquat.gateway.tests.harness import IO_ERROR, NO_SPACE, Served, produce, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,23 @@ def test_a_log_that_is_fenced_is_not_told_or_kills_the_broker(tmp_path: Path) ->
         assert "restart" in bad(live(broker))["logs"]
 
     serve(check, tmp_path)
+
+
+def test_a_log_whose_writes_fail_says_so_until_they_work(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        broker = served.broker
+        await served.create("orders")
+        async with served.client() as client:
+            served.files.write_error = NO_SPACE
+            await client.call(produce("orders", b"a"), 9)
+            served.files.write_error = None
+            await client.call(produce("orders", b"a"), 9)  # a small write may still fit
+        found = ready(broker)
+        assert found.ok, "readers go on"
+        assert found.status == "warning"
+        assert "No space left on device" in bad(found)["message_log"]
+
+    serve(check, tmp_path, health_disk_min_free_bytes=0)
 
 
 def test_a_broker_is_killed_since_it_was_busy(tmp_path: Path) -> None:
