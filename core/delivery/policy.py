@@ -48,6 +48,9 @@ _NO_PACE = (
     *(actions.Share, actions.Expire, actions.Lost, actions.Holes),
 )
 """They change what members hold and say nothing of how fast they are."""
+ARRIVAL_SECONDS = 3.0
+"""When a group begins to share, a share is kept so long for members that have joined and have no pull log
+yet. Members come within a few round trips of each other; the first to fetch would be given everything."""
 UNMEASURED = 6.0
 """Seconds without an ack after which a member counts as slow: more than clients take to commit by
 themselves."""
@@ -111,6 +114,8 @@ class SharePolicy:
     """The paces of a group's members in one subject."""
 
     def __init__(self) -> None:
+        self.opened_at = -inf
+        """When the group began to share the subject."""
         self._paces: dict[str, Pace] = {}
         self._queued = 0.0
         self._summed_at = -inf
@@ -240,6 +245,8 @@ class Policies:
     def observe(self, applied: Sequence[Action], now: float) -> None:
         """These actions were applied just now."""
         for action in applied:
+            if isinstance(action, actions.Share):
+                self.of(action.gid, action.sid).opened_at = now
             if isinstance(action, (actions.Pull, actions.Ack, actions.Accept)):
                 self._moved(action, now)
             elif isinstance(action, _NO_PACE):

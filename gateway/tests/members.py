@@ -105,6 +105,10 @@ class Member:
             answer = await self._call(request, 5)
         assert answer.error_code == 0, ErrorCode(answer.error_code)
         self.id, self.generation = answer.member_id, answer.generation_id
+        return await self.synced()
+
+    async def synced(self) -> bool:
+        """Its JoinGroup was answered: the rest of `join`."""
         synced = await self._call(SyncGroupRequest(self.group, self.generation, self.id), 3)
         assert synced.error_code == 0, ErrorCode(synced.error_code)
         if self.topic.encode() not in synced.assignment:

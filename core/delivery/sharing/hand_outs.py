@@ -34,7 +34,7 @@ from kumquat.core.delivery.engine import (
     overtaken,
     pull_action,
 )
-from kumquat.core.delivery.policy import waiting
+from kumquat.core.delivery.policy import ARRIVAL_SECONDS, waiting
 from kumquat.core.delivery.progress import MOST_AWAKE
 from kumquat.core.delivery.pull_log import SHARE_PULL
 from kumquat.core.delivery.ranges import Range
@@ -88,6 +88,8 @@ class HandOuts:
         self._reserved: PullLog | None = None
         self._alone_since: int | None = None
         """Since when a message waits for a member that holds nothing (ms)."""
+        self._opened_for: int | None = None
+        """How many members subscribed to the subject when the group began to share it."""
         self._earliest = -1
         """The subject's earliest sequence when the group was last compared with it."""
 
@@ -235,7 +237,7 @@ class HandOuts:
             self._policy,
             earliest=subject.earliest,
             high_watermark=subject.high_watermark if allowed is Allowed.ALL else progress.cursor,
-            sharers=len(progress.pull_logs),
+            sharers=self._sharers(progress, now),
             max_records=min(most, sharing.reader.fits(subject, limit)),
             caution=caution,
             now=now,
@@ -251,6 +253,16 @@ class HandOuts:
             ranges[-1] = self._first(ranges[-1])
         ranges[-1] = self._aligned(ranges[-1], progress)
         return sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
+
+    def _sharers(self, progress: Progress, now: float) -> int:
+        """Members with a pull log; and, just after the group began to share, those that will have one."""
+        here = len(progress.pull_logs)
+        if now - self._policy.opened_at >= ARRIVAL_SECONDS or self.group.is_share:
+            return here
+        if self._opened_for is None:
+            name, members = self.subject.name, self.group.members.values()
+            self._opened_for = sum(name in member.subscription for member in members)
+        return max(here, self._opened_for)
 
     def _is_patient(self, progress: Progress, caution: Caution) -> bool:
         """Whether messages that are to be handled alone can still wait for a member that holds nothing."""
