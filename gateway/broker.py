@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kumquat.core.logs.disk.files import Files
     from kumquat.core.logs.messages.service import LogStatistics, MessageService
     from kumquat.core.wheel.service import DelayService, DelayStatistics
-    from kumquat.gateway.config.options import BrokerConfig
+    from kumquat.gateway.config.options import BrokerConfig, Listener
     from kumquat.gateway.history.service import HistoryStatistics
     from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.net.loop_lag import LagStatistics
@@ -152,6 +152,8 @@ class Broker:
         """Whether all parts run."""
         self.sessions: set[Session] = set()
         """Of the clients that are connected."""
+        self.advertised: list[Listener] = []
+        """Where clients find its listeners, once these are bound."""
         self.refusals = Complaints(logger)
         """Reports batches that were refused."""
         self._polls: set[trio.CancelScope] = set()

@@ -7,8 +7,9 @@ What each version added:
   v4  flexible
 
 BROKER shows the options that the broker was started with, and those that were set since (they have no
-effect: meta/broker_configs.py). A broker with no name shows the latter only. Other resources are refused
-with the reason. A resource that is named twice is shown once.
+effect: meta/broker_configs.py). Where advertised.listeners is not set, its value is what clients are told. A
+broker with no name shows only what was set since. Other resources are refused with the reason. A resource
+that is named twice is shown once.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kumquat.gateway.broker import Broker
+    from kumquat.gateway.config.options import OptionRow
     from kumquat.gateway.net.dispatch import Session
     from kumquat.gateway.wire import DescribeConfigsResource
     from kumquat.meta.definitions import ConfigRow
@@ -169,7 +171,7 @@ def _broker_options(
         configs.append(
             DescribeConfigsResourceResult(
                 name=row.name,
-                value=row.value,
+                value=_in_force(broker, row),
                 read_only=row.read_only,
                 config_source=default if row.is_default else static,
                 synonyms=synonyms,
@@ -178,3 +180,9 @@ def _broker_options(
             )
         )
     return configs
+
+
+def _in_force(broker: Broker, row: OptionRow) -> str | None:
+    if row.name == "advertised.listeners" and row.value is None:
+        return ",".join(map(str, broker.advertised))
+    return row.value

@@ -111,6 +111,10 @@ class Acceptor:
     ) -> None:
         """Serve until `stop`; started when clients can connect."""
         listen(sockets)
+        self._broker.advertised = [
+            self._config.advertised(index, sock.getsockname()[1])
+            for index, sock in enumerate(sockets)
+        ]
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._watch)
@@ -141,7 +145,7 @@ class Acceptor:
             logger.warning("%d connections did not end in time; closed", len(self.connections))
 
     async def _accept(self, listener: socket.socket, index: int) -> None:
-        advertised = self._config.advertised(index, listener.getsockname()[1])
+        advertised = self._broker.advertised[index]
         endpoint = Endpoint(advertised.host, advertised.port)
         while True:
             try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kumquat.gateway.config.options import Listener
 from kumquat.gateway.tests.harness import Client, Served, produce, serve
 from kumquat.gateway.wire import (
     AlterableConfig,
@@ -82,6 +83,21 @@ def test_a_topic_shows_every_config_with_its_value_and_where_that_comes_from(
             assert all(config.documentation for config in result.configs)
 
     serve(check, tmp_path, log_retention_ms=3_600_000)
+
+
+@pytest.mark.parametrize("given", [None, "PLAINTEXT://broker.example:9092"])
+def test_the_broker_shows_where_clients_find_it(tmp_path: Path, given: str | None) -> None:
+    async def check(served: Served) -> None:
+        async with served.client() as client:
+            result = await describe(client, BROKER, "1", ["advertised.listeners"])
+        (shown,) = result.configs
+        own = f"PLAINTEXT://127.0.0.1:{served.port}"
+        assert (shown.value, shown.config_source) == (
+            (own, DEFAULT) if given is None else (given, STATIC_BROKER)
+        )
+
+    listeners = None if given is None else (Listener("broker.example", 9092),)
+    serve(check, tmp_path, advertised_listeners=listeners)
 
 
 def test_the_broker_shows_its_options_read_only(tmp_path: Path) -> None:
