@@ -49,7 +49,8 @@ class Member(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The member is gone. What it held was released before."""
+    """The member is gone. What it held was released before; not so what a member of a share group can still
+    acknowledge (gateway/groups/membership/share.py). A start releases that."""
 
     gid: int
     member_id: str

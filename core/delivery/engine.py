@@ -112,14 +112,18 @@ def hand_out(
     max_records: int,
     caution: Caution,
     now: float,
+    everything: bool = False,
 ) -> list[Range]:
-    """What this member is to get now: what waits to be delivered again first, then from the cursor."""
+    """What this member is to get now: what waits to be delivered again first, then from the cursor.
+    `everything`: there is nobody to leave a part to."""
     at_hand = waiting(progress, high_watermark)
     if not at_hand:
         return []
-    room = policy.room(progress, log, high_watermark, sharers, now)
-    known = bool(policy.pace(log.member_id).rate)
-    most = min(max_records, room, portion(at_hand, sharers, known))
+    most = max_records
+    if not everything:
+        room = policy.room(progress, log, high_watermark, sharers, now)
+        known = bool(policy.pace(log.member_id).rate)
+        most = min(most, room, portion(at_hand, sharers, known))
     if most <= 0:
         return []
     given: list[Range] = []

@@ -25,7 +25,7 @@ Policies keeps one of these for each group and subject; `observe` is to see all 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from math import ceil, inf
 
 from kumquat.core.delivery import actions
@@ -117,6 +117,8 @@ class SharePolicy:
         self.opened_at = -inf
         """When the group began to share the subject."""
         self._paces: dict[str, Pace] = {}
+        self._readers: set[str] = set()
+        """Members of a share group whose share session reads this subject."""
         self._queued = 0.0
         self._summed_at = -inf
 
@@ -135,14 +137,31 @@ class SharePolicy:
             found = self._paces[member_id] = Pace()
         return found
 
+    @property
+    def readers(self) -> int:
+        return len(self._readers)
+
+    def read(self, member_id: str) -> None:
+        """A share session of this member reads the subject."""
+        self._readers.add(member_id)
+
+    def stop(self, member_id: str) -> None:
+        """Its share session has ended."""
+        self._readers.discard(member_id)
+
     def forget(self, member_id: str) -> None:
         self._paces.pop(member_id, None)
+        self._readers.discard(member_id)
 
-    def hold(self, unacked: dict[str, int]) -> None:
-        """What each member holds now, by its id; nothing, if it is not named."""
+    def hold(self, unacked: dict[str, int], members: Container[str]) -> None:
+        """What each member holds now, by its id; nothing, if it is not named. Who has left is forgotten with
+        its last message."""
         self._summed_at = -inf
-        for member_id, pace in self._paces.items():
+        self._readers.intersection_update(unacked)
+        for member_id, pace in list(self._paces.items()):
             pace.outstanding = unacked.get(member_id, 0)
+            if member_id not in unacked and member_id not in members:
+                del self._paces[member_id]
 
     def room(
         self, progress: Progress, log: PullLog, high_watermark: int, sharers: int, now: float
@@ -262,6 +281,11 @@ class Policies:
                 for policies in self._policies.values():
                     policies.pop(action.sid, None)
 
+    def stop(self, gid: int, member_id: str) -> None:
+        """A share session has ended."""
+        for policy in self._policies.get(gid, {}).values():
+            policy.stop(member_id)
+
     def _moved(self, action: actions.Pull | actions.Ack | actions.Accept, now: float) -> None:
         found = self._groups.slots.get(action.sid, {}).get(action.slot)
         if found is not None:
@@ -272,5 +296,6 @@ class Policies:
         """What members hold has changed by something that says nothing about their pace."""
         policy, group = self._policies.get(gid, {}).get(sid), self._groups.by_id.get(gid)
         progress = group.progress.get(sid) if group is not None else None
-        if policy is not None and progress is not None:
-            policy.hold({log.member_id: log.unacked for log in progress.pull_logs.values()})
+        if policy is not None and group is not None and progress is not None:
+            unacked = {log.member_id: log.unacked for log in progress.pull_logs.values()}
+            policy.hold(unacked, group.members)

@@ -156,6 +156,10 @@ class Progress:
         """How many messages below the cursor are not settled."""
         return self.retries + self.leased + self.dying
 
+    def log_of(self, member_id: str) -> PullLog | None:
+        """The pull log of this member, also where it has left the group."""
+        return next((log for log in self.pull_logs.values() if log.member_id == member_id), None)
+
     def commit(self, sequence: int, epoch: int, metadata: str) -> None:
         if self.position is not None and sequence < self.position:
             self.done = Ranges()  # who goes back wants all of it anew

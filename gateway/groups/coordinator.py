@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from kumquat.core.delivery import actions
@@ -178,9 +179,16 @@ class Coordinator:
         return self._carry_out(now, self.decisions.consumer_heartbeat, request, caller, now)
 
     def share_heartbeat(
-        self, request: ShareGroupHeartbeatRequest, caller: Caller, now: float
+        self,
+        request: ShareGroupHeartbeatRequest,
+        caller: Caller,
+        now: float,
+        *,
+        in_session: bool = False,
     ) -> ShareGroupHeartbeatResponse:
-        return self._carry_out(now, self.decisions.share_heartbeat, request, caller, now)
+        """`in_session`: the member has a share session."""
+        decide = partial(self.decisions.share_heartbeat, in_session=in_session)
+        return self._carry_out(now, decide, request, caller, now)
 
     def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
         return self._carry_out(now, self.decisions.commit, request, caller, now)

@@ -236,11 +236,16 @@ class Decisions:
         return self._consumer.heartbeat(request, caller, now)
 
     def share_heartbeat(
-        self, request: ShareGroupHeartbeatRequest, caller: Caller, now: float
+        self,
+        request: ShareGroupHeartbeatRequest,
+        caller: Caller,
+        now: float,
+        *,
+        in_session: bool = False,
     ) -> ShareGroupHeartbeatResponse:
         if request.member_epoch == 0:
             self._weight.check_heartbeat(request, now)
-        return self._share.heartbeat(request, caller, now)
+        return self._share.heartbeat(request, caller, now, in_session=in_session)
 
     def commit(self, request: OffsetCommitRequest, caller: Caller, now: float) -> list[int]:
         """A code per partition, in the order of the request. GroupError: for all of it."""

@@ -147,9 +147,13 @@ class Draft:
         holds = dict(member.holds)
         share = member.kind == SHARE
         for sid in pull:
-            opening = engine.open_pull_log(self.groups, group, sid, member.id, share=share)
-            self.append([opening])
-            holds[sid] = opening.slot
+            kept = group.progress[sid].log_of(member.id) if share else None
+            if kept is None:
+                opening = engine.open_pull_log(self.groups, group, sid, member.id, share=share)
+                self.append([opening])
+                holds[sid] = opening.slot
+            else:  # it left, and is back while its share session goes on
+                holds[sid] = kept.slot
         holds.update(dict.fromkeys(plain, 0))
         return self.put(group, member, holds=holds)
 
@@ -167,6 +171,17 @@ class Draft:
             if slot and sid in counted:
                 self.give_back(group, sid, slot, delay)
         self._release(group, member, set(member.holds))
+        self.append([actions.Left(group.id, member.id)])
+
+    def remove_sharer(self, group: Group, member: Member) -> None:
+        """It has left a share group, and its share session goes on: what it has leased stays its own, so
+        that it can still acknowledge it. The end of the session gives it back."""
+        idle = {
+            sid
+            for sid, slot in member.holds.items()
+            if not group.progress[sid].pull_logs[slot].leases
+        }
+        self._release(group, member, idle)
         self.append([actions.Left(group.id, member.id)])
 
     def give_back(self, group: Group, sid: int, slot: int, delay: Delay) -> None:

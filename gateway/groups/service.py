@@ -251,13 +251,17 @@ class GroupService:
         return answer
 
     async def share_heartbeat(
-        self, session: Session, request: ShareGroupHeartbeatRequest
+        self, session: Session, request: ShareGroupHeartbeatRequest, *, in_session: bool
     ) -> ShareGroupHeartbeatResponse:
+        """`in_session`: the member has a share session, at this moment."""
         with self._telling(session, request.group_id):
             topics = request.subscribed_topic_names
-            found = await self._look_back(request.group_id, topics) if topics else {}
+            leaves = request.member_epoch < 0  # decided now: its session may end while it waits
+            found = {}
+            if topics and not leaves:
+                found = await self._look_back(request.group_id, topics)
             before = self._core.position
-            beat, now = self._core.share_heartbeat, trio.current_time()
+            beat, now = partial(self._core.share_heartbeat, in_session=in_session), trio.current_time()
             with self._share_starts.using(found):
                 answer = self._do(beat, request, _caller(session), now)
         if self._core.position != before:

@@ -3,9 +3,9 @@ versions 1 and 2.
 
 What each version added:
   v1  the first that is served
-  v2  the acquire mode (0 batch-optimized: may exceed `max_records` to finish a batch; 1 record-limit). It
-      makes no difference: nobody is given more than `max_records`, which both modes allow. And renewals
-      (`is_renew_ack`): such a request reads nothing
+  v2  the acquire mode (0 batch-optimized: may exceed `max_records` to finish a batch; 1 record-limit).
+      With 0, who reads alone is given the rest of the last batch, as in Kafka; among several nobody is
+      given more than `max_records`. And renewals (`is_renew_ack`): such a request reads nothing
 
 The request belongs to the member's share session, which remembers the partitions: see shares/sessions.py.
 In this order: what it acknowledges is applied; with epoch -1 the session is closed, and all that the member
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 
 NOTHING = Acquired([], 0, [])
+BATCH_OPTIMIZED = 0
 
 
 @handles(request=ShareFetchRequest, response=ShareFetchResponse, versions=range(1, 3))
@@ -125,6 +126,7 @@ class _Answer:
         self._broker = session.broker
         self._request = request
         self._share = share
+        self._whole = request.share_acquire_mode == BATCH_OPTIMIZED
         self._acknowledged: dict[Partition, Answerable | None] = {}
         self._failed: dict[Partition, Answerable] = {}
         self._acquired: dict[Partition, Acquired] = {}
@@ -182,7 +184,7 @@ class _Answer:
                     f"the share session of member {share.member.id} has ended meanwhile: it was closed, or "
                     "opened again on another connection"
                 )
-            if self._size or request.max_records <= 0 or self._has_nothing_to_wait_for():
+            if self._size or self._wants_nothing() or self._has_nothing_to_wait_for():
                 broker.traffic.fetched_bytes += self._size
                 return
             if trio.current_time() >= deadline or session.ending:
@@ -191,6 +193,9 @@ class _Answer:
                 await broker.sharing.wait(
                     (), self._waiters, deadline, broker.coordinator.request_rebalance
                 )
+
+    def _wants_nothing(self) -> bool:
+        return self._request.max_records <= 0 or self._request.max_bytes <= 0
 
     def _has_nothing_to_wait_for(self) -> bool:
         """Nothing is read, and there is something to say: errors, acknowledgements, other partitions. A
@@ -209,7 +214,9 @@ class _Answer:
         start = share.epoch % len(partitions) if partitions else 0
         turn = Turn()
         for partition in partitions[start:] + partitions[:start]:
-            if self._records >= most or (self._size and self._size >= room) or share.ended:
+            if self._wants_nothing() or self._records >= most or share.ended:
+                break
+            if self._size and self._size >= room:
                 break
             await self._acquire_from(partition, most - self._records, room - self._size)
             if turn.over:
@@ -229,7 +236,9 @@ class _Answer:
             holding = broker.shares.holding(self._share.member, subject)
             if holding is None:
                 return
-            acquired = await broker.sharing.shares.acquire(subject, *holding, most=most, limit=room)
+            acquired = await broker.sharing.shares.acquire(
+                subject, *holding, most=most, limit=room, whole=self._whole
+            )
         except ANSWERABLE as error:
             self._failed[partition] = error
             return

@@ -11,6 +11,9 @@ when its session ends:
 | the member opens another, on another connection    | given back, as lost               |
 | the broker stops                                   | stays, until the member comes back |
 
+A member that leaves its group while its session is open keeps what it holds (`keep`), and the session ends
+it as above. It is given nothing more. When the broker stops, that is given back: nobody comes for it.
+
 A member that opens its first session may hold something from before the broker's start: that is given
 back, as lost. Whatever is not given back here is when its lock expires.
 
@@ -18,7 +21,8 @@ A connection is not read while its ShareFetch waits, so nobody notices that its 
 broker looks for such connections once a second (net/acceptor.py). Here one task asks the kernel every
 LOOK_SECONDS for those with share sessions, as long as there are any.
 
-Left out: a give-back that cannot be written (the disk is full) is logged, and left to the lock's end.
+Left out: a give-back that cannot be written (the disk is full) is logged, and left to the lock's end. The
+log of a member that has left then ends with the next start.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from kumquat.gateway.shares.acknowledgements import RENEW
 from kumquat.gateway.shares.sessions import ShareSessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kumquat.core.delivery.sharing.shares import Shares
     from kumquat.core.delivery.state import Group, Groups
@@ -61,6 +65,14 @@ class Holding(NamedTuple):
     log: ShareLog
 
 
+class Known(NamedTuple):
+    """A member of a share group."""
+
+    group: Group
+    holds: Mapping[int, int]
+    """Subject id → the slot of its log."""
+
+
 class ShareService:
     def __init__(
         self, groups: Groups, shares: Shares, config: Callable[[str], GroupConfig], limit: int
@@ -69,6 +81,8 @@ class ShareService:
         self._shares = shares
         self._config = config
         self.sessions: ShareSessions[Session] = ShareSessions(limit)
+        self._kept: dict[Member, dict[int, ShareLog]] = {}
+        """Members that left, or were about to, with an open session → by subject id, what they held."""
         self._opened = trio.Event()
         self._complaints = Complaints(logger)
 
@@ -109,19 +123,33 @@ class ShareService:
         if self.sessions.end(session):
             self._give_back(session, lost=False)
 
+    def keep(self, member: Member) -> bool:
+        """A member is about to leave: whether it has a session, and so keeps what it holds."""
+        if self.sessions.get(member) is None:
+            return False
+        known = self._known(member)
+        if known is not None:
+            group, holds = known
+            held = {sid: group.progress[sid].pull_logs[slot] for sid, slot in holds.items()}
+            kept = {sid: log for sid, log in held.items() if isinstance(log, ShareLog)}
+            self._kept[member] = {**self._kept.get(member, {}), **kept}
+        return True
+
     def _lose(self, connection: Session) -> None:
         for session in self.sessions.lost(connection):
             if not connection.broker.stopping:
                 self._give_back(session, lost=True)
+            elif kept := self._kept.pop(session.member, None):
+                self._shares.release(kept)
 
     def _give_back(self, session: ShareSession[Session], *, lost: bool) -> None:
-        member = session.member
-        group = self._groups.by_name.get(member.group)
-        known = None if group is None else group.members.get(member.id)
-        if group is None or known is None or known.kind != SHARE:
-            return  # a group of another type may have a member of that id
+        member, known = session.member, self._known(session.member)
+        kept = self._kept.pop(member, {})
         try:
-            self._shares.give_back_all(group, member.id, lost=lost)
+            if kept:
+                self._shares.give_back_kept(kept, lost=lost)
+            if known is not None:
+                self._shares.give_back_all(known.group, member.id, lost=lost)
         except KumquatError as error:
             self._complaints.error(
                 member, f"member {member.id} of group {member.group} gives back later: {error}"
@@ -129,20 +157,29 @@ class ShareService:
 
     # --- what members hold -----------------------------------------------------------------------
 
+    def _known(self, member: Member) -> Known | None:
+        """None: nobody of that id is a member. A group of another type may have one."""
+        group = self._groups.by_name.get(member.group)
+        known = None if group is None else group.members.get(member.id)
+        if group is None or known is None or known.kind != SHARE:
+            return None
+        return Known(group, known.holds)
+
     def holding(self, member: Member, subject: Subject) -> Holding | None:
         """None: nobody of that id is a member, or it is not assigned that subject."""
-        group = self._groups.by_name.get(member.group)
-        if group is None:
+        known = self._known(member)
+        slot = None if known is None else known.holds.get(subject.id)
+        if known is None or slot is None:
             return None
-        known = group.members.get(member.id)
-        if known is None or known.kind != SHARE:
-            return None
-        slot = known.holds.get(subject.id)
-        if slot is None:
-            return None
-        log = group.progress[subject.id].pull_logs[slot]
+        log = known.group.progress[subject.id].pull_logs[slot]
         assert isinstance(log, ShareLog)
-        return Holding(group, log)
+        return Holding(known.group, log)
+
+    def _kept_of(self, member: Member, subject: Subject) -> Holding | None:
+        """What a member that has left can still acknowledge."""
+        log = self._kept.get(member, {}).get(subject.id)
+        group = None if log is None else self._shares.owner(subject.id, log)
+        return None if log is None or group is None else Holding(group, log)
 
     def acknowledge(self, member: Member, subject: Subject, batches: Sequence[Batch]) -> int:
         """Apply what a member says of one subject, all of it or nothing. The batches are well-formed
@@ -151,7 +188,7 @@ class ShareService:
         renews = any(RENEW in batch.acknowledge_types for batch in batches)
         if renews and not self._config(member.group).share_renew_enable:
             raise InvalidRecordState(f"group {member.group} does not let its members renew")
-        holding = self.holding(member, subject)
+        holding = self.holding(member, subject) or self._kept_of(member, subject)
         if holding is None:
             raise InvalidRecordState(f"member {member.id} holds nothing of {subject.name}")
         acked = [

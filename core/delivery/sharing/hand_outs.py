@@ -58,10 +58,17 @@ logger = logging.getLogger(__name__)
 class Waiter:
     """A Fetch that found nothing in a pull log."""
 
-    __slots__ = ("hand_outs", "idle_since", "limit", "log", "looked", "most", "seen", "wake")
+    __slots__ = (
+        *("hand_outs", "idle_since", "limit", "log", "looked", "most", "seen", "wake", "whole"),
+    )
 
     def __init__(
-        self, hand_outs: HandOuts, log: PullLog, limit: int, most: int | None = None
+        self,
+        hand_outs: HandOuts,
+        log: PullLog,
+        limit: int,
+        most: int | None = None,
+        whole: bool = False,
     ) -> None:
         self.hand_outs = hand_outs
         self.log = log
@@ -69,6 +76,8 @@ class Waiter:
         """Bytes."""
         self.most = most
         """Messages, where the client says so."""
+        self.whole = whole
+        """A few more messages, where that saves a batch from being cut."""
         self.seen = hand_outs.news
         """The news that it is known to get nothing from."""
         self.idle_since = inf
@@ -123,7 +132,7 @@ class HandOuts:
         patient = self._policy.ask_again_at(waiter.log)
         due = inf if patient is None else patient
         progress = self._progress(waiter.log)
-        if progress is not None and len(progress.pull_logs) > 1:
+        if progress is not None and self._sharers(progress, waiter.log) > 1:
             due = min(due, waiter.idle_since + self._steal_after_ms / 1000)
         return max(due, waiter.looked + LOOK_AGAIN_SECONDS)
 
@@ -138,7 +147,7 @@ class HandOuts:
         return self._policy.steal(
             progress,
             high_watermark=self.subject.high_watermark,
-            sharers=len(progress.pull_logs),
+            sharers=self._sharers(progress, waiter.log),
             now=now,
             after_ms=self._steal_after_ms,
         )
@@ -181,7 +190,7 @@ class HandOuts:
                 self._wake(waiter)
             elif progress is None or not waiting(progress, self.subject.high_watermark):
                 continue
-            elif self.give(waiter.log, waiter.limit, waiter.most):
+            elif self.give(waiter.log, waiter.limit, waiter.most, whole=waiter.whole):
                 for other in [each for each in self._waiting if each.log is waiter.log]:
                     self._wake(other)
 
@@ -203,12 +212,27 @@ class HandOuts:
             progress.wake(self._sharing.now_ms())
             self.set_timer()
 
-    def give(self, log: PullLog, limit: int, wanted: int | None = None) -> bool:
+    def reads(self, log: PullLog) -> None:
+        """A share session reads here."""
+        self._policy.read(log.member_id)
+
+    def _sharers(self, progress: Progress, log: PullLog) -> int:
+        """Among how many the messages are divided. Of a share group these are the members whose session is
+        open: who has lost its connection stays a member for a while, and takes nothing."""
+        return max(1, self._policy.readers) if log.begin == SHARE_PULL else len(progress.pull_logs)
+
+    def give(
+        self, log: PullLog, limit: int, wanted: int | None = None, *, whole: bool = False
+    ) -> bool:
         """Lease messages to a member, as many as it may have and about fit the limit, and at most so
-        many as are wanted; whether there were any."""
+        many as are wanted; whether there were any. `whole`: a few more than wanted, where that saves a
+        batch from being cut."""
         progress, subject, sharing = self._progress(log), self.subject, self._sharing
         if progress is None:
             return False
+        is_share = log.begin == SHARE_PULL
+        if is_share and log.member_id not in self.group.members:
+            return False  # it has left, and may only acknowledge
         allowed = sharing.allowed(self.group.id, subject.id)
         if allowed is Allowed.NOTHING:
             return False
@@ -224,23 +248,29 @@ class HandOuts:
             caution = caution._replace(strict=self._is_patient(progress, caution))
             if self._is_reserved(progress, log, caution):
                 return False
-        unknown = not self._policy.pace(log.member_id).rate
+        sharers = self._sharers(progress, log)
+        everything = is_share and sharers == 1
+        if not is_share:
+            sharers = max(sharers, self._arriving(now))
+        unknown = not everything and not self._policy.pace(log.member_id).rate
         if unknown:
             most = min(most, FIRST_HAND_OUT if progress.redelivery.total else 2 * FIRST_HAND_OUT)
+        if is_share:
+            most = min(most, config.share_max_record_locks - log.unacked)
+        bound = most
         if wanted is not None:
             most = min(most, wanted)
-        if log.begin == SHARE_PULL:
-            most = min(most, config.share_max_record_locks - log.unacked)
         ranges = hand_out(
             progress,
             log,
             self._policy,
             earliest=subject.earliest,
             high_watermark=subject.high_watermark if allowed is Allowed.ALL else progress.cursor,
-            sharers=self._sharers(progress, now),
+            sharers=sharers,
             max_records=min(most, sharing.reader.fits(subject, limit)),
             caution=caution,
             now=now,
+            everything=everything,
         )
         if not ranges:
             self._policy.nothing_given(log, now)
@@ -251,18 +281,21 @@ class HandOuts:
                 self._alone_since = None
         if unknown and ranges[-1].size > FIRST_HAND_OUT:
             ranges[-1] = self._first(ranges[-1])
-        ranges[-1] = self._aligned(ranges[-1], progress)
+        if not everything:
+            ranges[-1] = self._aligned(ranges[-1], progress)
+        elif whole:
+            before = sum(part.size for part in ranges[:-1])
+            ranges[-1] = self._completed(ranges[-1], progress, bound - before)
         return sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
 
-    def _sharers(self, progress: Progress, now: float) -> int:
-        """Members with a pull log; and, just after the group began to share, those that will have one."""
-        here = len(progress.pull_logs)
-        if now - self._policy.opened_at >= ARRIVAL_SECONDS or self.group.is_share:
-            return here
+    def _arriving(self, now: float) -> int:
+        """How many members will have a pull log, just after the group began to share; 0 later."""
+        if now - self._policy.opened_at >= ARRIVAL_SECONDS:
+            return 0
         if self._opened_for is None:
             name, members = self.subject.name, self.group.members.values()
             self._opened_for = sum(name in member.subscription for member in members)
-        return max(here, self._opened_for)
+        return self._opened_for
 
     def _is_patient(self, progress: Progress, caution: Caution) -> bool:
         """Whether messages that are to be handled alone can still wait for a member that holds nothing."""
@@ -287,13 +320,29 @@ class HandOuts:
     def _first(self, given: Range) -> Range:
         """FIRST_HAND_OUT, and the rest of the batch with it if that is wanted too."""
         few = given.first + FIRST_HAND_OUT
-        behind = self._sharing.reader.kept_until(self.subject, few - 1)
-        if behind is None:
-            with suppress(WouldBlock, CorruptMessage):
-                behind = self._sharing.log.bounds_nowait(self.subject, few - 1)[1]
+        behind = self.batch_end(few - 1)
         if behind is None or behind > given.first + given.size:
             behind = few
         return given._replace(size=behind - given.first)
+
+    def _completed(self, given: Range, progress: Progress, most: int) -> Range:
+        """With the rest of the batch in which it ends, where that makes at most so many. (Of what is
+        delivered again, the rest may be anywhere.)"""
+        end = given.first + given.size
+        if given.first < progress.cursor or end >= self.subject.high_watermark:
+            return given
+        behind = self.batch_end(end - 1)
+        if behind is None or behind - given.first > most:
+            return given
+        return given._replace(size=behind - given.first)
+
+    def batch_end(self, sequence: int) -> int | None:
+        """Where the batch that holds a sequence ends, if that is cheap to find."""
+        behind = self._sharing.reader.kept_until(self.subject, sequence)
+        if behind is None:
+            with suppress(WouldBlock, CorruptMessage):
+                behind = self._sharing.log.bounds_nowait(self.subject, sequence)[1]
+        return behind
 
     def _aligned(self, given: Range, progress: Progress) -> Range:
         """Cut down to where a batch ends, unless that costs more than half."""

@@ -7,6 +7,7 @@ nobody would ask for it again; and a member holds a message no longer than its l
     acquire        lease messages and read them
     acknowledge    accept, release, reject, renew; see core/delivery/acknowledge.py
     give_back_all  a member closes its session, or its connection is lost
+    give_back_kept likewise, of a member that has left its group: its logs end too
     resume         after a start of the broker nobody holds anything: the sessions of all members ended
                    with their connections. That is not their fault, so no attempt counts
 """
@@ -21,13 +22,13 @@ from kumquat.core.delivery import actions
 from kumquat.core.delivery.acknowledge import AckBatch, acknowledge
 from kumquat.core.delivery.give_back import Delay, give_back
 from kumquat.core.delivery.pull_log import Lease, ShareLog
-from kumquat.core.delivery.sharing.hand_outs import Waiter
+from kumquat.core.delivery.sharing.hand_outs import HandOuts, Waiter
 from kumquat.core.delivery.sharing.lease_reader import UNREADABLE, Loading
 from kumquat.core.delivery.sharing.locks import Locks
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.sharing.locks import Ended
@@ -66,26 +67,30 @@ class Shares:
     # --- taking ----------------------------------------------------------------------------------
 
     async def acquire(
-        self, subject: Subject, group: Group, log: ShareLog, *, most: int, limit: int
+        self, subject: Subject, group: Group, log: ShareLog, *, most: int, limit: int, whole: bool
     ) -> Acquired:
-        """Lease at most so many messages, of about so many bytes, and read them."""
+        """Lease at most so many messages, of about so many bytes, and read them. `whole`: a few more, where
+        that saves a batch from being cut."""
         hand_outs = self._sharing.hand_outs_of(group, subject)
+        hand_outs.reads(log)
         while most > 0:
             given = _unread(log)  # it may have been given some while it waited
             if not given:
-                if not hand_outs.give(log, limit, most):
+                if not hand_outs.give(log, limit, most, whole=whole):
                     break
                 given = _unread(log)
             log.read = log.next
-            given, more = _cut(given, most)
+            few, more = _cut(given, most)
+            if more and whole:
+                few, more = _cut(given, most + _to_batch_end(hand_outs, few[-1], more[0]))
             if more:  # while it waited it could have taken them, if there were none elsewhere
                 self._return_unread(group, subject, log, more, failed=False)
-            acquired = await self._read(subject, group, log, given, limit)
+            acquired = await self._read(subject, group, log, few, limit)
             if acquired is NOT_NOW:
                 break  # what comes next could not be read either
             if acquired is not None:
                 return acquired
-        return Acquired([], 0, [], Waiter(hand_outs, log, limit, most))
+        return Acquired([], 0, [], Waiter(hand_outs, log, limit, most, whole))
 
     def return_unsent(self, waiter: Waiter) -> None:
         """A fetch has ended: what the member was given here while it waited, and is not sent, is for
@@ -190,6 +195,7 @@ class Shares:
         """A member closes its session; `lost`: its connection broke. Gives the position to be synced."""
         changes: list[Action] = []
         member = group.members.get(member_id)
+        self._sharing.policies.stop(group.id, member_id)
         delay = Delay.LOST if lost else Delay.NONE
         for sid, slot in member.holds.items() if member is not None else ():
             progress = group.progress.get(sid)
@@ -197,6 +203,39 @@ class Shares:
             if log is not None and log.leases:
                 changes += self._failed(group, sid, log, log.leases, delay)
         return self._sharing.append(changes)
+
+    def give_back_kept(self, kept: Mapping[int, ShareLog], *, lost: bool) -> None:
+        """A member that has left its group closes its session, or loses it: its logs end. By subject id."""
+        changes: list[Action] = []
+        delay = Delay.LOST if lost else Delay.NONE
+        for sid, log in kept.items():
+            group = self._left_by(sid, log)
+            if group is not None:
+                changes += self._failed(group, sid, log, log.leases, delay)
+                changes.append(actions.Release(group.id, sid, log.slot))
+        self._sharing.append(changes)
+
+    def release(self, kept: Mapping[int, ShareLog]) -> None:
+        """The broker stops, and nobody will come back to what a member kept that has left."""
+        changes: list[Action] = [
+            actions.Release(group.id, sid, log.slot)
+            for sid, log in kept.items()
+            if (group := self._left_by(sid, log)) is not None
+        ]
+        if changes:
+            self._sharing.append_soon(changes)
+
+    def owner(self, sid: int, log: ShareLog) -> Group | None:
+        """The group that a log belongs to; None: the log has ended."""
+        group, found = self._sharing.groups.slots.get(sid, {}).get(log.slot, (None, None))
+        return group if found is log else None
+
+    def _left_by(self, sid: int, log: ShareLog) -> Group | None:
+        """The group of a log that no member has."""
+        group = self.owner(sid, log)
+        member = None if group is None else group.members.get(log.member_id)
+        is_held = member is not None and member.holds.get(sid) == log.slot
+        return None if is_held else group
 
     def _failed(
         self, group: Group, sid: int, log: object, leases: Iterable[Lease], delay: Delay
@@ -280,6 +319,13 @@ def _cut(given: list[Lease], most: int) -> tuple[list[Lease], list[tuple[int, in
         if size < lease.size:
             more.append((lease.first + size, lease.behind))
     return kept, more
+
+
+def _to_batch_end(hand_outs: HandOuts, last: Lease, more: tuple[int, int]) -> int:
+    """How many messages more complete the batch in which `last` ends, if the next run has them all."""
+    end = hand_outs.batch_end(last.behind - 1)
+    follows = end is not None and more[0] == last.behind and end <= more[1]
+    return end - last.behind if end is not None and follows else 0
 
 
 def _unread(log: ShareLog) -> list[Lease]:

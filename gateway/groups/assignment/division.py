@@ -239,12 +239,17 @@ class Divisions:
         counted: Container[int],
         delay: Delay,
         heir: str | None = None,
+        *,
+        keeps: bool = False,
     ) -> set[int]:
         """A member is gone. Its owned subjects go to `heir`, if there is one. Gives those to look at.
-        `counted` and `delay`: see Draft.remove."""
+        `counted` and `delay`: see Draft.remove. `keeps`: see Draft.remove_sharer."""
         group = roster.group
         held = list(group.members[presence.id].holds)
-        self._draft.remove(group, group.members[presence.id], counted, delay)
+        if keeps:
+            self._draft.remove_sharer(group, group.members[presence.id])
+        else:
+            self._draft.remove(group, group.members[presence.id], counted, delay)
         self._undo.whole(roster.presences)
         del roster.presences[presence.id]
         sids = {*held, *presence.topics}

@@ -380,10 +380,19 @@ class Members:
     # --- going -----------------------------------------------------------------------------------
 
     def leave(
-        self, roster: Roster, member: Member, now: float, why: str, *, failed: bool = False
+        self,
+        roster: Roster,
+        member: Member,
+        now: float,
+        why: str,
+        *,
+        failed: bool = False,
+        keeps: bool = False,
     ) -> None:
-        """A member is gone, with all that it held. `failed`: it did not leave by itself."""
-        self.divisions.look_at(roster, self._remove(roster, member, why, failed=failed), now)
+        """A member is gone, with all that it held. `failed`: it did not leave by itself. `keeps`: what a
+        share member has leased stays its own (Draft.remove_sharer)."""
+        gone = self._remove(roster, member, why, failed=failed, keeps=keeps)
+        self.divisions.look_at(roster, gone, now)
         self.tidy(roster)
 
     def _failed(self, roster: Roster, member: Member) -> set[int]:
@@ -407,6 +416,7 @@ class Members:
         heir: str | None = None,
         *,
         failed: bool = False,
+        keeps: bool = False,
     ) -> set[int]:
         gid = roster.group.id
         presence = roster.presences[member.id]
@@ -418,7 +428,7 @@ class Members:
         share = member.kind == SHARE
         counted = member.holds if failed or share else self._failed(roster, member)
         delay = Delay.NONE if share and not failed else Delay.BACKOFF
-        sids = self.divisions.leave(roster, presence, counted, delay, heir)
+        sids = self.divisions.leave(roster, presence, counted, delay, heir, keeps=keeps)
         if presence.ticket is not None:
             self.draft.answer(presence.ticket, UnknownMember(why))
         self.draft.note(

@@ -3,7 +3,9 @@
     epoch 0       joins; the client chooses its member id. With an id that is known it says all again, and
                   keeps what it has leased: a client that lost an answer, or was fenced, goes on with it
     epoch n       goes on; the current epoch or, where the answer was lost, the one before
-    epoch -1      leaves, and gives back what it has leased
+    epoch -1      leaves. While its share session is open it keeps what it has leased: a client that closes
+                  leaves and acknowledges at the same time, on two connections. The end of the session, or of
+                  the lock, gives back what is left. Without a session it is given back at once
 
 Every member reads every subject of its subscription that exists (assignment/division.py: a share group is
 always SHARING), so an assignment is complete in the answer to the join. It is told again when it has
@@ -59,10 +61,13 @@ class Share:
         self._draft = members.draft
         self._undo = members.draft.undo
 
-    def heartbeat(self, request: Request, caller: Caller, now: float) -> Response:
+    def heartbeat(
+        self, request: Request, caller: Caller, now: float, *, in_session: bool = False
+    ) -> Response:
+        """`in_session`: the member has a share session."""
         _check(request)
         if request.member_epoch == LEAVE:
-            return self._leave(request, now)
+            return self._leave(request, now, in_session)
         if request.member_epoch == JOIN:
             roster, presence = self._join(request, caller, now)
         else:
@@ -139,9 +144,9 @@ class Share:
         if self._draft.put(group, member, **changes).subscription != before:
             self._members.resubscribe(roster, presence, now)
 
-    def _leave(self, request: Request, now: float) -> Response:
+    def _leave(self, request: Request, now: float, in_session: bool) -> Response:
         roster, member = self._find(request)
-        self._members.leave(roster, member, now, "it left")
+        self._members.leave(roster, member, now, "it left", keeps=in_session)
         return Response(member_id=member.id, member_epoch=LEAVE)
 
     # --- the answer ------------------------------------------------------------------------------
