@@ -25,7 +25,7 @@ Policies keeps one of these for each group and subject; `observe` is to see all 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Sequence, Set
 from math import ceil, inf
 
 from kumquat.core.delivery import actions
@@ -140,6 +140,11 @@ class SharePolicy:
     @property
     def readers(self) -> int:
         return len(self._readers)
+
+    @property
+    def members(self) -> Set[str]:
+        """Of whom something is known."""
+        return self._paces.keys() | self._readers
 
     def read(self, member_id: str) -> None:
         """A share session of this member reads the subject."""

@@ -180,7 +180,7 @@ def test_closing_a_session_applies_its_acknowledgements_and_gives_the_rest_back(
             assert only(answer).acknowledge_error_code == 0
             assert bytes(only(answer).records) == b""
             await ben.join("t")
-            assert got(await ben.fetch()) == {1: b"b"}
+            assert got(await ben.fetch()) == {1: b"b", 2: b"c"}
             assert await ben.acked((1, 1, [ACCEPT]), epoch=-1) == 0
             ann.epoch = 0
             assert got(await ann.fetch()) == {2: b"c"}
