@@ -261,7 +261,10 @@ class GroupService:
             if topics and not leaves:
                 found = await self._look_back(request.group_id, topics)
             before = self._core.position
-            beat, now = partial(self._core.share_heartbeat, in_session=in_session), trio.current_time()
+            beat, now = (
+                partial(self._core.share_heartbeat, in_session=in_session),
+                trio.current_time(),
+            )
             with self._share_starts.using(found):
                 answer = self._do(beat, request, _caller(session), now)
         if self._core.position != before:

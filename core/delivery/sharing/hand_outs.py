@@ -284,8 +284,9 @@ class HandOuts:
         if not everything:
             ranges[-1] = self._aligned(ranges[-1], progress)
         elif whole:
-            before = sum(part.size for part in ranges[:-1])
-            ranges[-1] = self._completed(ranges[-1], progress, bound - before)
+            bound -= sum(part.size for part in ranges[:-1])
+            bound = min(bound, caution.part(ranges[-1].attempt))
+            ranges[-1] = self._completed(ranges[-1], progress, bound)
         return sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
 
     def _arriving(self, now: float) -> int:
@@ -326,13 +327,14 @@ class HandOuts:
         return given._replace(size=behind - given.first)
 
     def _completed(self, given: Range, progress: Progress, most: int) -> Range:
-        """With the rest of the batch in which it ends, where that makes at most so many. (Of what is
-        delivered again, the rest may be anywhere.)"""
-        end = given.first + given.size
-        if given.first < progress.cursor or end >= self.subject.high_watermark:
-            return given
-        behind = self.batch_end(end - 1)
-        if behind is None or behind - given.first > most:
+        """With the rest of the batch in which it ends, where that makes at most so many. Of what is delivered
+        again the rest may be elsewhere."""
+        last = self.subject.high_watermark
+        if given.first < progress.cursor:
+            together = progress.redelivery.find(given.first)
+            last = given.end if together is None else together.end
+        behind = self.batch_end(given.end - 1) if given.end < last else None
+        if behind is None or behind > last or behind - given.first > most:
             return given
         return given._replace(size=behind - given.first)
 

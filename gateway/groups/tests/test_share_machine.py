@@ -31,7 +31,7 @@ SUBSCRIPTIONS = [["t"], ["t", "u"], ["u"], ["u", "later"]]
 MOST_MEMBERS = 5
 MOVES = {
     "live": 20, "beat": 15, "read": 20, "settle": 15, "come": 8, "go": 4, "die": 2, "lose": 6,
-    "restart": 3, "subscribe": 5, "change_topics": 3,
+    "restart": 3, "subscribe": 5, "change_topics": 3, "go_in_session": 4, "close": 3, "come_back": 2,
 }  # fmt: skip
 """How often each move is made in a long life."""
 
@@ -91,26 +91,46 @@ class Sharer:
         self.epoch = answer.member_epoch
         self.next_beat = self.world.now + answer.heartbeat_interval_ms / 1000
 
-    def _call(self, request: ShareGroupHeartbeatRequest) -> Any:
+    def _call(self, request: ShareGroupHeartbeatRequest, *, in_session: bool = False) -> Any:
         caller = Caller("c", "/h", {}, "librdkafka")
         answer: Any
+        beat = self.world.coordinator.share_heartbeat
         try:
-            answer = self.world.coordinator.share_heartbeat(request, caller, self.world.now)
+            answer = beat(request, caller, self.world.now, in_session=in_session)
         except KumquatError as error:
             answer = ErrorCode(error.error_code)
         if self.loses:
             self.loses, answer = False, None
         return answer
 
-    def leave(self) -> None:
-        self._call(
-            ShareGroupHeartbeatRequest(group_id=GROUP, member_id=self.member_id, member_epoch=-1)
+    def leave(self, *, in_session: bool = False) -> None:
+        request = ShareGroupHeartbeatRequest(
+            group_id=GROUP, member_id=self.member_id, member_epoch=-1
         )
-        self.lost()
+        self._call(request, in_session=in_session)
+        if not in_session:
+            self.lost()
 
     def lost(self) -> None:
         """What it holds is given to others, although it may have handled it."""
+        self.end_session()
         self.held.clear()
+
+    def end_session(self) -> None:
+        """What it kept when it left is given back."""
+        group, live = self.world.groups.by_name.get(GROUP), self._slots()
+        for sid, progress in [] if group is None else list(group.progress.items()):
+            log = progress.log_of(self.member_id)
+            if group is not None and log is not None and live.get(sid) != log.slot:
+                again = [[lease.first, lease.size, 2, 0] for lease in log.leases]
+                self.world.append([actions.Retry(group.id, sid, log.slot, again)])
+                self.world.append([actions.Release(group.id, sid, log.slot)])
+
+    def forget_kept(self) -> None:
+        """The broker restarts: it gives back what the member kept when it left."""
+        live = self._slots()
+        for sid in self._all_slots().keys() - live.keys():
+            self.held.pop(sid, None)
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -118,6 +138,16 @@ class Sharer:
         group = self.world.groups.by_name.get(GROUP)
         member = None if group is None else group.members.get(self.member_id)
         return {} if member is None else dict(member.holds)
+
+    def _all_slots(self) -> dict[int, int]:
+        """With those that it kept when it left."""
+        group = self.world.groups.by_name.get(GROUP)
+        logs = (
+            {}
+            if group is None
+            else {s: p.log_of(self.member_id) for s, p in group.progress.items()}
+        )
+        return {sid: log.slot for sid, log in logs.items() if log is not None} | self._slots()
 
     def read(self, most: int) -> None:
         """As a ShareFetch of what it is assigned does."""
@@ -139,7 +169,7 @@ class Sharer:
 
     def settle(self, accept: bool) -> None:
         """As a ShareAcknowledge of all that it holds does: of subjects too that it no longer reads."""
-        slots, group = self._slots(), self.world.groups.by_name.get(GROUP)
+        slots, group = self._all_slots(), self.world.groups.by_name.get(GROUP)
         for sid, sequences in list(self.held.items()):
             if sid in self.world.subjects.by_id and group is not None and sequences:
                 assert sid in slots, "it could not acknowledge what it holds"
@@ -162,6 +192,8 @@ class ShareGroups(RuleBasedStateMachine):
         self.world = World(*TOPICS, checked=True)
         self.world.configs["share.auto.offset.reset"] = "earliest"
         self.members: list[Sharer] = []
+        self.closing: list[Sharer] = []
+        """They have left, and their share sessions are open."""
         self.count = 0
 
     def pick(self, number: int) -> Sharer | None:
@@ -215,9 +247,36 @@ class ShareGroups(RuleBasedStateMachine):
             self.members.remove(member)
 
     @rule(number=st.integers(0, MOST_MEMBERS))
+    def go_in_session(self, number: int) -> None:
+        member = self.pick(number)
+        if member is not None and member.member_id in self._alive():
+            member.loses = False
+            member.leave(in_session=True)
+            self.members.remove(member)
+            self.closing.append(member)
+
+    @rule(accept=st.booleans())
+    def close(self, accept: bool) -> None:
+        """The acknowledgements of one that has left arrive, and its session ends."""
+        if self.closing:
+            member = self.closing.pop()
+            member.settle(accept)
+            member.lost()
+
+    @rule()
+    def come_back(self) -> None:
+        """One that has left joins again, and its session goes on."""
+        if self.closing and len(self.members) < MOST_MEMBERS:
+            member = self.closing.pop()
+            member.epoch, member.full = 0, True
+            self.members.append(member)
+            member.beat()
+
+    @rule(number=st.integers(0, MOST_MEMBERS))
     def die(self, number: int) -> None:
         member = self.pick(number)
         if member is not None:
+            member.end_session()
             self.members.remove(member)
 
     @rule(number=st.integers(0, MOST_MEMBERS))
@@ -243,6 +302,9 @@ class ShareGroups(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
+        for member in [*self.members, *self.closing]:
+            member.forget_kept()
+        self.closing.clear()
         self.world.restart()
 
     def _alive(self) -> set[str]:
@@ -251,12 +313,14 @@ class ShareGroups(RuleBasedStateMachine):
 
     @invariant()
     def everything_fits_together(self) -> None:
-        self.world.check()
+        self.world.check({member.member_id for member in [*self.members, *self.closing]})
         group = self.world.groups.by_name.get(GROUP)
         assert group is None or group.is_share
 
     def teardown(self) -> None:
         """Left alone, those who are there come to the end of everything."""
+        for member in self.closing:
+            member.lost()
         self.members.append(Sharer(self.world, "last", [*TOPICS, "later"]))
         for _ in range(100):
             for member in self.members:
@@ -306,8 +370,10 @@ def test_a_long_life_of_a_share_group(seed: int) -> None:
                 life.come(choose.choice(SUBSCRIPTIONS))
         elif move == "subscribe":
             life.subscribe(number, choose.choice(SUBSCRIPTIONS))
-        elif move in ("restart", "change_topics"):
+        elif move in ("restart", "change_topics", "come_back"):
             getattr(life, move)()
+        elif move == "close":
+            life.close(choose.random() < 0.7)
         else:
             getattr(life, move)(number)
         life.everything_fits_together()

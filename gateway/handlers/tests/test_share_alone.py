@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kumquat.gateway.shares.tests.consumers import ACCEPT, consumer, got, only, prepare, ranges
+from kumquat.gateway.shares.tests.consumers import (
+    ACCEPT,
+    RELEASE,
+    consumer,
+    got,
+    only,
+    prepare,
+    ranges,
+)
 from kumquat.gateway.tests.harness import Served, produce, serve
 
 if TYPE_CHECKING:
@@ -59,6 +67,22 @@ def test_a_batch_is_finished_unless_the_limit_is_meant(
         async with consumer(served, "ben") as ben:
             answer = await ben.fetch(most=most, share_acquire_mode=RECORD_LIMIT)
             assert count(answer) == most
+
+    serve(check, tmp_path)
+
+
+def test_a_batch_that_is_delivered_again_is_finished_as_far_as_it_is_together(
+    tmp_path: Path,
+) -> None:
+    async def check(served: Served) -> None:
+        await prepare(served)
+        await send(served, 10)
+        async with consumer(served, "ann") as ann:
+            assert count(await ann.fetch()) == 10
+            assert await ann.acked((0, 9, [RELEASE])) == 0
+            assert ranges(only(await ann.fetch(most=4))) == [(0, 9, 2)]
+            assert await ann.acked((0, 9, [RELEASE] * 6 + [ACCEPT] + [RELEASE] * 3)) == 0
+            assert ranges(only(await ann.fetch(most=4))) == [(0, 3, 3)]
 
     serve(check, tmp_path)
 
@@ -170,6 +194,8 @@ def test_who_asks_for_no_bytes_or_no_records_is_answered_at_once_with_none(
         await send(served, 5)
         async with consumer(served, "ann") as ann:
             assert count(await ann.fetch(wait=60_000, **limits)) == 0
-            assert count(await ann.fetch(wait=60_000, max_bytes=1)) == 5  # one batch, whatever its size
+            assert (
+                count(await ann.fetch(wait=60_000, max_bytes=1)) == 5
+            )  # one batch, whatever its size
 
     serve(check, tmp_path)
