@@ -25,7 +25,8 @@ Policies keeps one of these for each group and subject; `observe` is to see all 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence, Set
+from collections.abc import Container, Sequence
+from collections.abc import Set as AbstractSet
 from math import ceil, inf
 
 from kumquat.core.delivery import actions
@@ -142,7 +143,7 @@ class SharePolicy:
         return len(self._readers)
 
     @property
-    def members(self) -> Set[str]:
+    def members(self) -> AbstractSet[str]:
         """Of whom something is known."""
         return self._paces.keys() | self._readers
 
@@ -159,8 +160,8 @@ class SharePolicy:
         self._readers.discard(member_id)
 
     def hold(self, unacked: dict[str, int], members: Container[str]) -> None:
-        """What each member holds now, by its id; nothing, if it is not named. Who has left is forgotten with
-        its last message."""
+        """What each member holds now, by its id; nothing, if it is not named. Who has left the group is
+        forgotten with its pull log."""
         self._summed_at = -inf
         self._readers.intersection_update(unacked)
         for member_id, pace in list(self._paces.items()):

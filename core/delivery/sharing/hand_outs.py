@@ -327,8 +327,8 @@ class HandOuts:
         return given._replace(size=behind - given.first)
 
     def _completed(self, given: Range, progress: Progress, most: int) -> Range:
-        """With the rest of the batch in which it ends, where that makes at most so many. Of what is delivered
-        again the rest may be elsewhere."""
+        """With the rest of the batch in which it ends, where that makes at most so many. Of what is
+        delivered again the rest may be elsewhere."""
         last = self.subject.high_watermark
         if given.first < progress.cursor:
             together = progress.redelivery.find(given.first)

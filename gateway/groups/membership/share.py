@@ -3,9 +3,9 @@
     epoch 0       joins; the client chooses its member id. With an id that is known it says all again, and
                   keeps what it has leased: a client that lost an answer, or was fenced, goes on with it
     epoch n       goes on; the current epoch or, where the answer was lost, the one before
-    epoch -1      leaves. While its share session is open it keeps what it has leased: a client that closes
-                  leaves and acknowledges at the same time, on two connections. The end of the session, or of
-                  the lock, gives back what is left. Without a session it is given back at once
+    epoch -1      leaves. While its share session is open it keeps what it has leased: a client that
+                  closes leaves and acknowledges at the same time, on two connections. The end of the
+                  session, or of the lock, gives back what is left. Without a session that is done at once
 
 Every member reads every subject of its subscription that exists (assignment/division.py: a share group is
 always SHARING), so an assignment is complete in the answer to the join. It is told again when it has

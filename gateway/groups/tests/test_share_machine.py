@@ -31,9 +31,11 @@ SUBSCRIPTIONS = [["t"], ["t", "u"], ["u"], ["u", "later"]]
 MOST_MEMBERS = 5
 MOVES = {
     "live": 20, "beat": 15, "read": 20, "settle": 15, "come": 8, "go": 4, "die": 2, "lose": 6,
-    "restart": 3, "subscribe": 5, "change_topics": 3, "go_in_session": 4, "close": 3, "come_back": 2,
+    "restart": 3, "subscribe": 5, "change_topics": 3,
 }  # fmt: skip
 """How often each move is made in a long life."""
+CLOSES = {**MOVES, "go_in_session": 8, "close": 4, "come_back": 4, "lose": 0}
+"""Of members that leave before their sessions end."""
 
 
 class World(Simulation):
@@ -353,11 +355,20 @@ LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6)]
 
 @pytest.mark.parametrize("seed", [0, 1, *LONG])
 def test_a_long_life_of_a_share_group(seed: int) -> None:
+    _live_long(seed, MOVES)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_long_life_of_members_that_leave_before_their_sessions_end(seed: int) -> None:
+    _live_long(seed, CLOSES)
+
+
+def _live_long(seed: int, moves: dict[str, int]) -> None:
     choose = random.Random(seed)
     life = ShareGroups()
     for _ in range(300):
         number = choose.randrange(MOST_MEMBERS)
-        move = choose.choices(list(MOVES), list(MOVES.values()))[0]
+        move = choose.choices(list(moves), list(moves.values()))[0]
         if move == "live":
             life.live(choose.choice([0.5, 5.0, 20.0]), choose.randint(1, 4))
         elif move == "read":

@@ -1,4 +1,4 @@
-"""Who reads a topic alone in its share group is given all that it asks for; among several each has a part."""
+"""Who reads a topic alone in its share group is given all that it asks for; among several, a part."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A share consumer that closes leaves its group and sends its last acknowledgements at the same time, on two
-connections: acks that are lost with the leave, and messages that nobody gets afterwards."""
+"""A share consumer that closes leaves its group and sends its last acknowledgements at the same time, on
+two connections: acks that are lost with the leave, and messages that nobody gets afterwards."""
 
 from __future__ import annotations
 
