@@ -59,7 +59,15 @@ class Waiter:
     """A Fetch that found nothing in a pull log."""
 
     __slots__ = (
-        *("hand_outs", "idle_since", "limit", "log", "looked", "most", "seen", "wake", "whole"),
+        "hand_outs",
+        "idle_since",
+        "limit",
+        "log",
+        "looked",
+        "most",
+        "seen",
+        "wake",
+        "whole",
     )
 
     def __init__(

@@ -324,8 +324,9 @@ def _cut(given: list[Lease], most: int) -> tuple[list[Lease], list[tuple[int, in
 def _to_batch_end(hand_outs: HandOuts, last: Lease, more: tuple[int, int]) -> int:
     """How many messages more complete the batch in which `last` ends, if the next run has them all."""
     end = hand_outs.batch_end(last.behind - 1)
-    follows = end is not None and more[0] == last.behind and end <= more[1]
-    return end - last.behind if end is not None and follows else 0
+    if end is None or more[0] != last.behind or end > more[1]:
+        return 0
+    return end - last.behind
 
 
 def _unread(log: ShareLog) -> list[Lease]:
