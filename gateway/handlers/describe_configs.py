@@ -7,9 +7,9 @@ What each version added:
   v4  flexible
 
 BROKER shows the options that the broker was started with, and those that were set since (they have no
-effect: meta/broker_configs.py). Where advertised.listeners is not set, its value is what clients are told. A
-broker with no name shows only what was set since. Other resources are refused with the reason. A resource
-that is named twice is shown once.
+effect: meta/broker_configs.py). Where advertised.listeners is not set, its value is what clients are told.
+A broker with no name shows only what was set since. Other resources are refused with the reason. A
+resource that is named twice is shown once.
 """
 
 from __future__ import annotations

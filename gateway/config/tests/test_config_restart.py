@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -83,7 +84,7 @@ def test_a_limit_out_of_bounds_is_refused_over_the_wire_with_the_bounds(name: st
         assert configs(b, "orders")[name] == before
 
 
-SMALL_AND_SHORT = {
+SMALL_AND_SHORT: dict[str, Any] = {
     "log_segment_bytes": 1 << 20,
     "log_retention_ms": 1000,
     "log_retention_check_interval_ms": 50,
