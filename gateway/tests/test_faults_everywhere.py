@@ -17,6 +17,10 @@ Where the design asks for less:
   twice here.
 - A message that was handed out and not committed may be handed out again.
 - SQL (meta.db) is not behind the seam, and is not struck.
+
+A second, short story is a restart (restart_story.py). There each call of housekeeping fails, alone and with
+those that follow, while consumers read: trouble that ends between two segments leaves them in different
+states.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ import pytest
 
 from kumquat.core.logs.disk import unreadable
 from kumquat.core.logs.disk.files import Files
+from kumquat.gateway.tests import restart_story
 from kumquat.gateway.tests.fault_story import tell
 from kumquat.gateway.tests.faulty_files import ERRORS, SHORT, STOPS_SHORT, Strike, Trace
 from kumquat.gateway.tests.lives import use_small_merges
@@ -58,6 +63,8 @@ SOME = 3
 ROUND = "fsync_dir disk.local_commit.LocalRound.run < flushing.flusher.outcome"
 FENCED_THRICE = Strike(ROUND, 8, "ENOSPC", THRICE)
 """Restarts around a merge of schedule files: delayed messages were delivered twice after it."""
+HOUSEKEEPING = ("write_index", "MessageService._index", "load_head", "rebuild", "Build", "KeyFiles")
+"""Parts of the sites that put the log in order after a start."""
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +160,67 @@ def test_the_story_is_the_same_each_time(calls: Counter[str], tmp_path: Path) ->
 def test_the_story_has_all_parts(part: str, calls: Counter[str]) -> None:
     assert MORE.keys() <= calls.keys()
     assert any(part in site for site in calls), f"nothing in the story comes to {part}"
+
+
+# --- housekeeping after a start ----------------------------------------------------------------
+
+
+def restarted(folder: Path, trace: Trace) -> Counter[str]:
+    before: Counter[str] = Counter()
+
+    async def story() -> None:
+        before.update(await restart_story.tell(folder, trace))
+
+    run(story)
+    return before
+
+
+def housekeeping(folder: Path) -> list[tuple[str, int]]:
+    """Each call of housekeeping after the restart: its site, and which call of it."""
+    trace = Trace()
+    before = restarted(folder, trace)
+    return [
+        (site, call)
+        for site, calls in sorted(trace.calls.items())
+        for call in range(before[site] + 1, calls + 1)
+        if any(part in site for part in HOUSEKEEPING)
+    ]
+
+
+def of_housekeeping(calls: list[tuple[str, int]], *, every: bool) -> list[Strike]:
+    """By default each index that is written fails in one way, and each other site once."""
+    if every:
+        return [
+            Strike(site, call, how, times)
+            for site, call in calls
+            for how in ERRORS
+            for times in (1, TWICE, TWICE if how == "EIO" else THRICE)
+        ]
+    seen: set[str] = set()
+    strikes: list[Strike] = []
+    for site, call in calls:
+        is_write = "write_index" in site and site.startswith(("open", "pwritev", "rename"))
+        if is_write or site not in seen:
+            n = len(strikes)
+            strikes.append(Strike(site, call, ERRORS[n % len(ERRORS)], 1 + n // len(ERRORS) % 2))
+        seen.add(site)
+    return strikes
+
+
+def test_housekeeping_that_fails_for_a_moment_after_a_restart_costs_no_message(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    every = bool(pytestconfig.getoption("--exhaustive"))
+    calls = housekeeping(tmp_path / "without")
+    for operation in ("open ", "pwritev ", "rename "):
+        ours = [site for site, _ in calls if site.startswith(operation) and "write_index" in site]
+        assert len(ours) > 5, f"no index is written after the restart: {operation}"
+    harm = []
+    for n, strike in enumerate(of_housekeeping(calls, every=every)):
+        try:
+            restarted(tmp_path / str(n), Trace(strike))
+        except Exception as error:
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            harm.append(f"{strike}\n    {type(error).__name__}: {error}")
+    assert not harm, f"{len(harm)} faults did harm:\n" + "\n".join(harm)

@@ -1,8 +1,12 @@
 """Finding batches: where they lie, by sequence, by time and by size. Nothing here reads a message.
 
 The entries of a subject (base, position, length, highest timestamp of each batch) are in three places: in
-the subject's own array for the active segment, in memory for a segment whose index file is being written,
-else in the index files, found by bisection. An index file that is damaged is made again from its segment.
+the subject's own array for the active segment, in memory for a segment that has no index file yet, else in
+the index files, found by bisection. Segments with and without an index file lie in any order: a write of
+one file may fail, and later ones succeed. An index file that is damaged is made again from its segment.
+
+"No batch holds this sequence" makes messages count as lost, so no index is believed in that: the segments
+around the place are read first (`_confirm`). What cannot be read then is a StorageError.
 
 With `nowait` only what is in memory is used, and WouldBlock is raised when that is not enough; without, it
 may run in any thread.
@@ -22,10 +26,11 @@ from typing import NamedTuple, TypeAlias
 
 from kumquat.core.complaints import Complaints
 from kumquat.core.errors import StorageError, WouldBlock
-from kumquat.core.logs.messages.index import IndexDamaged, Indexes, Row, Rows
+from kumquat.core.logs.messages.index import IndexDamaged, Indexes, Row, Rows, write_index
 from kumquat.core.logs.messages.log import MessageLog
-from kumquat.core.logs.messages.recovery.opening import rebuild_index
+from kumquat.core.logs.messages.recovery.opening import indexed_again
 from kumquat.core.logs.messages.segment import Segment
+from kumquat.core.logs.messages.state import LOST
 from kumquat.core.logs.messages.subject import ENTRY, Subject
 
 log = logging.getLogger("kumquat.log")
@@ -47,6 +52,25 @@ class Block(NamedTuple):
     row: Row | None = None
 
 
+def _number(entries: Entries, sequence: int) -> int:
+    """Which of the entries that begin at or below a sequence holds it."""
+    last = len(entries) // ENTRY - 1
+    if sequence >= entries[last * ENTRY]:
+        return last
+    return bisect_right(range(last), sequence, key=lambda k: entries[k * ENTRY]) - 1
+
+
+def _readable(entries: Entries) -> int:
+    """How many entries stand for batches."""
+    return sum(length != LOST for length in entries[2::ENTRY])
+
+
+def _is_lost(block: Block, sequence: int) -> bool:
+    """Whether an index file says that a sequence is lost."""
+    lost = block.entries[_number(block.entries, sequence) * ENTRY + 2] == LOST
+    return lost and block.segment is not None
+
+
 class Locator:
     def __init__(self, message_log: MessageLog) -> None:
         self._log = message_log
@@ -57,71 +81,40 @@ class Locator:
         self._rebuilding = Lock()
         self._rebuilt: dict[int, int] = {}
         """How many times the index of a segment was made."""
+        self._confirmed: set[int] = set()
+        """Segments that were read through: their indexes have all that can be read in them."""
 
     # --- by sequence ---------------------------------------------------------------------------
 
     def bounds(self, subject: Subject, sequence: int, *, nowait: bool) -> tuple[int, int]:
         """Where the batch that holds a sequence begins and ends, whether or not it can be read. Where no
         batch holds it: itself, and where the next one begins."""
-        entries, i = self.find(subject, sequence, nowait)
-        if i < 0:
+        block = self._holding(subject, sequence, nowait)
+        if block is None:
             if nowait:
                 raise WouldBlock
             return sequence, self.next_base(subject, sequence)
-        base, following = entries[i * ENTRY], (i + 1) * ENTRY
-        if following < len(entries):
-            return base, entries[following]
-        for segment in list(self._log.state.segments):
-            end = segment.rows.get(subject.id, 0)
-            if segment.unindexed is None:
-                row = self.rows(segment, nowait=nowait).find(subject.id)
-                end = row.next_sequence if row is not None else 0
-            if end > sequence:
-                return base, end
-        return base, subject.next_sequence
+        i = _number(block.entries, sequence)
+        base, following = block.entries[i * ENTRY], (i + 1) * ENTRY
+        return base, block.entries[following] if following < len(block.entries) else block.end
 
     def find(self, subject: Subject, sequence: int, nowait: bool) -> tuple[Entries, int]:
         """The entries that hold a sequence, and which of them does: -1 when none does."""
-        entries = self._entries_in_memory(subject, sequence)
-        if entries is None:
-            entries = self._entries_on_disk(subject, sequence, nowait)
-        if not entries:
-            return entries, -1
-        last = len(entries) // ENTRY - 1
-        if sequence >= entries[last * ENTRY]:
-            return entries, last
-        return entries, bisect_right(range(last), sequence, key=lambda k: entries[k * ENTRY]) - 1
+        block = self._holding(subject, sequence, nowait)
+        if block is None:
+            return array("q"), -1
+        return block.entries, _number(block.entries, sequence)
 
     def block(self, subject: Subject, sequence: int) -> Block:
         """Blocks: the batches that lie with the one that holds a sequence, in one segment. Where none holds
         it, a block without entries: what is missing there."""
-        own = subject.entries  # first: they only ever move from here to a segment
-        if own and sequence >= own[0]:
-            return Block(None, own, own[0], subject.next_sequence)
-        for segment in reversed(self._log.state.segments):
-            ends, unindexed = segment.rows, segment.unindexed
-            if unindexed is None:
-                break
-            held = unindexed.get(subject.id)
-            if held and sequence >= held[0]:
-                return Block(None, held, held[0], ends.get(subject.id, subject.next_sequence))
-        sealed = [s for s in self._log.state.segments if s.unindexed is None]
-
-        def next_sequence(i: int) -> int:
-            row = self.rows(sealed[i]).find(subject.id)
-            return row.next_sequence if row is not None else 0
-
-        i = bisect_right(range(len(sealed)), sequence, key=next_sequence)
-        begin = max(subject.earliest, next_sequence(i - 1) if i else 0)
-        row = self.rows(sealed[i]).find(subject.id) if i < len(sealed) else None
-        if row is None:
-            return Block(None, array("q"), begin, self.next_base(subject, sequence))
-        if not row.entries:
-            return Block(None, array("q"), begin, row.next_sequence)
-        entries = self._entries(sealed[i], row, nowait=False)
-        if sequence < entries[0]:
-            return Block(None, array("q"), begin, entries[0])
-        return Block(sealed[i], entries, entries[0], row.next_sequence, row)
+        found = self._holding(subject, sequence, nowait=False)
+        if found is not None:
+            return found
+        ends = [self._end_in(segment, subject) for segment in list(self._log.state.segments)]
+        begin = max((end for end in ends if end <= sequence), default=0)
+        begin = max(subject.earliest, begin)
+        return Block(None, array("q"), begin, self.next_base(subject, sequence))
 
     def next_base(self, subject: Subject, sequence: int) -> int:
         """Blocks: where the first batch behind a sequence begins that no batch holds."""
@@ -130,20 +123,37 @@ class Locator:
                 return next(base for base in entries[::ENTRY] if base > sequence)
         return subject.next_sequence
 
-    def _entries_in_memory(self, subject: Subject, sequence: int) -> Entries | None:
-        entries = subject.entries
-        if entries and sequence >= entries[0]:
-            return entries
+    def _holding(self, subject: Subject, sequence: int, nowait: bool) -> Block | None:
+        """The batches that lie with the one that holds a sequence; None when none holds it. Without
+        `nowait` that is certain: the segments that might hold it were read."""
+        found = self._look(subject, sequence, nowait)
+        if nowait or (found is not None and not _is_lost(found, sequence)):
+            return found
+        if self._confirm(subject, sequence):
+            found = self._look(subject, sequence, nowait)
+        return found
+
+    def _look(self, subject: Subject, sequence: int, nowait: bool) -> Block | None:
+        found = self._look_in_memory(subject, sequence)
+        return found or self._look_on_disk(subject, sequence, nowait)
+
+    def _look_in_memory(self, subject: Subject, sequence: int) -> Block | None:
+        own = subject.entries  # first: they only ever move from here to a segment
+        if own and sequence >= own[0]:
+            end = subject.next_sequence
+            if subject.entries is own:
+                return Block(None, own, own[0], end)
         for segment in reversed(self._log.state.segments):
-            unindexed = segment.unindexed
-            if unindexed is None:
-                return None
-            found = unindexed.get(subject.id)
-            if found and sequence >= found[0]:
-                return found
+            ends, unindexed = segment.rows, segment.unindexed  # in the order in which they go
+            held = None if unindexed is None else unindexed.get(subject.id)
+            if held and sequence >= held[0]:
+                end = ends.get(subject.id, subject.next_sequence)
+                if sequence < end:
+                    return Block(None, held, held[0], end)
         return None
 
-    def _entries_on_disk(self, subject: Subject, sequence: int, nowait: bool) -> Entries:
+    def _look_on_disk(self, subject: Subject, sequence: int, nowait: bool) -> Block | None:
+        """Among the segments that have an index file, wherever those lie that have none."""
         segments = [s for s in self._log.state.segments if s.unindexed is None]
 
         def next_sequence(i: int) -> int:
@@ -151,10 +161,94 @@ class Locator:
             return row.next_sequence if row is not None else 0
 
         i = bisect_right(range(len(segments)), sequence, key=next_sequence)
-        row = self.rows(segments[i], nowait=nowait).find(subject.id) if i < len(segments) else None
+        found = None
+        if i < len(segments):
+            found = self._look_in(segments[i], subject, sequence, nowait)
+        if found is not None or nowait:
+            return found
+        # An index that lacks the subject misleads the bisection.
+        i = next((k for k in range(len(segments)) if next_sequence(k) > sequence), i)
+        return self._look_in(segments[i], subject, sequence, nowait) if i < len(segments) else None
+
+    def _look_in(
+        self, segment: Segment, subject: Subject, sequence: int, nowait: bool
+    ) -> Block | None:
+        """In a segment that has an index file, and ends above the sequence."""
+        row = self.rows(segment, nowait=nowait).find(subject.id)
         if row is None or not row.entries:
-            return array("q")
-        return self._entries(segments[i], row, nowait)
+            return None
+        entries = self._entries(segment, row, nowait)
+        if not entries or sequence < entries[0]:
+            return None
+        return Block(segment, entries, entries[0], row.next_sequence, row)
+
+    def _end_in(self, segment: Segment, subject: Subject) -> int:
+        """Blocks: the next sequence of a subject at a segment's end; 0 where the segment does not tell."""
+        ends, unindexed = segment.rows, segment.unindexed
+        if unindexed is not None:
+            return ends.get(subject.id, 0)
+        row = self.rows(segment).find(subject.id)
+        return row.next_sequence if row is not None else 0
+
+    # --- before a message counts as lost -------------------------------------------------------
+
+    def _confirm(self, subject: Subject, sequence: int) -> bool:
+        """Blocks: read the segments that would hold a sequence, whatever their indexes say. Gives whether
+        an index knew less than its segment. Each segment is read once: its index is right then."""
+        changed = False
+        for segment in reversed(self._suspects(subject, sequence)):
+            with self._rebuilding:
+                if segment.base in self._confirmed:
+                    continue
+                try:
+                    made, damaged = indexed_again(self._log.files, self._log.options, segment)
+                    changed = self._improve(segment, made) or changed
+                except (OSError, IndexDamaged) as error:
+                    if segment not in self._log.state.segments:
+                        continue  # retention took it meanwhile
+                    path = segment.path
+                    raise StorageError(
+                        f"{path} cannot be read through for now, to see whether it holds sequence "
+                        f"{sequence} of {subject.name!r}: {error}"
+                    ) from error
+                self._confirmed.add(segment.base)
+            if subject.id not in made.rows and not damaged:
+                break  # the subject was made later
+        return changed
+
+    def _suspects(self, subject: Subject, sequence: int) -> list[Segment]:
+        """Blocks: sealed segments that would hold a sequence, if one does: from the last that ends below it
+        to the first that ends above it, by their indexes."""
+        segments = [s for s in list(self._log.state.segments) if s.unindexed is None]
+        rows = [self.rows(segment).find(subject.id) for segment in segments]
+        below = [i for i, row in enumerate(rows) if row and row.next_sequence <= sequence]
+        above = [i for i, row in enumerate(rows) if row and row.next_sequence > sequence]
+        first, last = max(below, default=0), min(above, default=len(segments) - 1)
+        return segments[min(first, last) : max(first, last) + 1]
+
+    def _improve(self, segment: Segment, made: Segment) -> bool:
+        """Blocks: write an index that has all that the present one and the segment itself know; False when
+        the present one has it all."""
+        assert made.unindexed is not None
+        rows, better = self.indexes.rows(segment, nowait=False), set(made.unindexed)
+        for row in map(rows.at, range(len(rows))):
+            known = self.indexes.entries(segment, row, nowait=False) if row.entries else array("q")
+            if _readable(known) >= _readable(made.unindexed.get(row.subject_id, array("q"))):
+                better.discard(row.subject_id)
+                if known:
+                    made.unindexed[row.subject_id] = array("q", known)
+            made.rows[row.subject_id] = max(
+                row.next_sequence, made.rows.get(row.subject_id, row.next_sequence)
+            )
+        if not better:
+            return False
+        path = segment.index_path
+        self._complaints.error(
+            path, f"{path} knows less than its segment, of {len(better)} subjects; it is made again"
+        )
+        write_index(self._log.files, made)
+        self.indexes.forget(segment)
+        return True
 
     # --- all of them ---------------------------------------------------------------------------
 
@@ -243,7 +337,7 @@ class Locator:
             with self._made(segment):
                 again = self.indexes.rows(segment, nowait=False).find(row.subject_id)
                 if again is None:
-                    return array("q")
+                    return array("q")  # the segment was read: nothing of the subject can be
                 return self.indexes.entries(segment, again, nowait=nowait)
 
     @contextmanager
@@ -273,7 +367,9 @@ class Locator:
             raise StorageError(why)
         self._complaints.error(path, f"{path}: {damaged}; making it again from the segment")
         try:
-            rebuild_index(self._log.files, self._log.options, segment)
+            write_index(
+                self._log.files, indexed_again(self._log.files, self._log.options, segment)[0]
+            )
         except OSError as error:
             why = f"{path} cannot be made again: {error}"
             now = monotonic()

@@ -59,7 +59,6 @@ from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
     LOG_SUFFIX,
 )
-from kumquat.core.logs.messages.index import write_index
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.recovery.recovery import Recovery
 from kumquat.core.logs.messages.recovery.replay import PreambleDamaged
@@ -125,7 +124,8 @@ def _tidy(files: Files, directory: Path) -> list[int]:
     return sorted(bases)
 
 
-def rebuild_index(files: Files, options: LogOptions, segment: Segment) -> None:
-    """Make the index file of a sealed segment again from its frames."""
+def indexed_again(files: Files, options: LogOptions, segment: Segment) -> tuple[Segment, bool]:
+    """A sealed segment with all that its index is made of, from its frames; and whether some of these are
+    damaged. OSError: a part cannot be read now."""
     recovery = Recovery(files, options, segment.directory, [segment.base], forgiving=True)
-    write_index(files, recovery.indexed(segment.end))
+    return recovery.indexed(segment.end)

@@ -333,17 +333,19 @@ class Recovery:
         self._stuck = True
         return frames.end
 
-    def indexed(self, end: int) -> Segment:
-        """The one segment that was given, all of it synced long ago, with the entries to index."""
+    def indexed(self, end: int) -> tuple[Segment, bool]:
+        """The one segment that was given, all of it synced long ago, with the entries to index; and whether
+        it is damaged."""
         segment = self._segments[0]
         self._border = end
-        self._rebuilding = True
+        self._rebuilding = self._replay.indexing = True
         self._checkpoint(segment)
         self._segments.append(Segment(self._directory, end))
         self._replay_segment(0)
+        damaged = bool(self._replay.report)
         self._replay.report.write()
         self._give_entries(segment)
-        return segment
+        return segment, damaged
 
     # --- ready to write ------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ from kumquat.core.logs.messages.recovery.scan import Frames
 from kumquat.core.logs.messages.segment import Segment
 from kumquat.core.logs.messages.settles import SettleListener, UnknownItem, settles_of
 from kumquat.core.logs.messages.state import LogState
+from kumquat.core.logs.messages.subject import Subject
 from kumquat.core.records import damage, read_head
 from kumquat.core.records.batch import CRC_FROM, CURRENT_MAGIC, OVERHEAD
 
@@ -84,6 +85,8 @@ class Replay:
         self._rows: dict[int, bytearray] = {}
         self.known_synced = 0
         """The highest synced end that a whole frame names."""
+        self.indexing = False
+        """Only an index is made: batches count though the frame with their subject's state is damaged."""
         self._forgiving = forgiving
         self._synced_end = 0
 
@@ -192,6 +195,8 @@ class Replay:
     def _apply_messages(self, segment: Segment, header: FrameHeader, payload: memoryview) -> None:
         subject = self.state.subjects.by_id.get(header.subject_id)
         base = header.base_sequence
+        if subject is None and self.indexing:
+            subject = self._placeholder(header)
         if subject is None:
             self._misfit(segment, header, f"messages of unknown subject {header.subject_id}")
             return
@@ -207,6 +212,16 @@ class Replay:
             last = last_of(head.base_sequence, header.sequences)
             batch = ProducerBatch(head.base_sequence, last, base, header.store_time, 0)
             self.state.produced(subject, head.producer_id, head.producer_epoch, batch)
+
+    def _placeholder(self, header: FrameHeader) -> Subject:
+        """A subject that nothing readable in the segment tells of: its batches say who it is."""
+        subject_id = header.subject_id
+        subject = self.state.subjects.add(
+            subject_id, subject_id.to_bytes(16, "big"), f"(subject {subject_id})"
+        )
+        subject.next_sequence = header.base_sequence
+        self.state.touch(subject)
+        return subject
 
     def _misfit(self, segment: Segment, header: FrameHeader, wrong: str) -> None:
         self.report.add(segment, header.position, wrong)

@@ -11,7 +11,7 @@ import trio
 
 from kumquat.core.errors import OffsetOutOfRange
 from kumquat.core.logs.disk.options import LogOptions
-from kumquat.core.logs.messages.locator import Entries, Locator
+from kumquat.core.logs.messages.locator import Block, Entries, Locator
 from kumquat.core.logs.messages.reader import Place, Reader
 from kumquat.core.logs.messages.service import MessageService
 from kumquat.core.logs.messages.subject import ENTRY, Subject
@@ -93,10 +93,10 @@ def test_what_is_deleted_while_it_is_read_is_out_of_range_and_not_corrupt(locate
     driver.seal()
 
     class SlowLocator(Locator):
-        def _entries_in_memory(self, subject: Subject, sequence: int) -> Entries | None:
+        def _look_in_memory(self, subject: Subject, sequence: int) -> Block | None:
             if not located:
                 assert driver.retire()
-            return super()._entries_in_memory(subject, sequence)
+            return super()._look_in_memory(subject, sequence)
 
     class Slow(Reader):
         def _load(self, subject: Subject, places: list[Place], nowait: bool) -> list[Batch]:  # type: ignore[override]
