@@ -132,7 +132,8 @@ def parse_head(data: bytes, base: int, size: int, end: int | None = None) -> Hea
     return Head(found_end, newest, rows, entries, rows_crc)
 
 
-def load_head(files: Files, segment: Segment) -> Head:
+def load_head(files: Files, segment: Segment, *, any_end: bool = False) -> Head:
+    """`any_end`: where the segment ends is not known from elsewhere."""
     try:
         fd = files.open(segment.index_path, readonly=True)
         try:
@@ -142,7 +143,26 @@ def load_head(files: Files, segment: Segment) -> Head:
             files.close(fd)
     except OSError as error:
         raise _not_read(segment, error) from error
-    return parse_head(head, segment.base, size, segment.end)
+    return parse_head(head, segment.base, size, None if any_end else segment.end)
+
+
+def load_rows(files: Files, segment: Segment, head: Head) -> Rows:
+    """The rows of an index whose head was loaded."""
+    try:
+        fd = files.open(segment.index_path, readonly=True)
+        try:
+            data = read_patiently(files, fd, head.rows * _ROW_SIZE, HEAD_SIZE)
+        finally:
+            files.close(fd)
+    except OSError as error:
+        raise _not_read(segment, error) from error
+    return _checked_rows(data, head)
+
+
+def _checked_rows(data: bytes, head: Head) -> Rows:
+    if crc32c(data) != head.rows_crc:
+        raise IndexDamaged(f"expected rows CRC {head.rows_crc:#x}, found {crc32c(data):#x}")
+    return Rows(memoryview(data).cast("q"))
 
 
 def _not_read(segment: Segment, error: OSError) -> IndexDamaged | StorageError:
@@ -197,9 +217,7 @@ class Indexes:
                 data = read_patiently(files, fd, head.rows * _ROW_SIZE, HEAD_SIZE)
         except OSError as error:
             raise _not_read(segment, error) from error
-        if crc32c(data) != head.rows_crc:
-            raise IndexDamaged(f"expected rows CRC {head.rows_crc:#x}, found {crc32c(data):#x}")
-        return Rows(memoryview(data).cast("q"))
+        return _checked_rows(data, head)
 
     def _load_entries(self, segment: Segment, row: Row) -> memoryview[int]:
         start = HEAD_SIZE + len(self.rows(segment, nowait=False)) * _ROW_SIZE

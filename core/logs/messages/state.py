@@ -129,6 +129,12 @@ class LogState:
         """Sequences below are gone for readers. Never goes back."""
         subject.earliest = max(subject.earliest, earliest)
 
+    def lost(self, subject: Subject, next_sequence: int) -> None:
+        """What was given up to a sequence is gone."""
+        entries = subject.entries = subject.entries or array("q")
+        entries.extend((subject.next_sequence, self.active.base, LOST, -1))
+        subject.next_sequence = next_sequence
+
     def restored(self, subject_id: int, next_sequence: int, state: SubjectState) -> Subject:
         """A preamble's word on a subject, read back: the subject is known or becomes so."""
         subject = self.subjects.by_id.get(subject_id)
@@ -136,9 +142,7 @@ class LogState:
             subject = self.subjects.add(subject_id, state.topic_id, state.name)
             subject.next_sequence = next_sequence
         elif next_sequence > subject.next_sequence:
-            entries = subject.entries = subject.entries or array("q")
-            entries.extend((subject.next_sequence, self.active.base, LOST, -1))
-            subject.next_sequence = next_sequence
+            self.lost(subject, next_sequence)
         self.touch(subject)
         subject.earliest = max(subject.earliest, state.earliest)
         subject.producers = dict(state.producers) or None

@@ -5,9 +5,10 @@ import copy
 import pytest
 
 from kumquat.core.delivery import actions
-from kumquat.core.errors import CorruptMessage
+from kumquat.core.errors import CorruptMessage, StartError
 from kumquat.core.logs.actions.tests.driver import ActionDriver
-from kumquat.core.logs.tests.driver import Driver
+from kumquat.core.logs.messages.recovery.opening import open_log
+from kumquat.core.logs.tests.driver import DATA, Driver, errors_told
 from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.core.logs.tests.promises import read_all
 
@@ -122,3 +123,162 @@ def test_a_live_copy_of_the_action_log_is_told_of_once() -> None:
     opened.settle()
     again = ActionDriver(driver.files, copy.deepcopy(driver.book), driver.segment_bytes)
     assert not again.errors
+
+
+# --- the file of the newest segment is gone ------------------------------------------------------
+
+
+class Listening:
+    """A delay service that has filed all that was parked below a position."""
+
+    def __init__(self, replay_from: int) -> None:
+        self.replay_from = replay_from
+
+    def begin_replay(self) -> None: ...
+    def apply(self, *_: object) -> None: ...
+    def subject_deleted(self, *_: object) -> None: ...
+    def unreadable(self, *_: object) -> None: ...
+    def damaged(self, *_: object) -> None: ...
+
+    def keep_from(self) -> int:
+        return self.replay_from
+
+
+def several(**options: int) -> Driver:
+    """A log of some segments, the last of which holds messages too."""
+    driver = Driver(segment_bytes=3000, tail_bytes=1, **options)
+    driver.create("a")
+    driver.create("b")
+    driver.settle()
+    while len(driver.log.state.segments) < 4:
+        driver.append("a", 300)
+        driver.append("b", 300, 300)
+        driver.settle()
+        driver.seal()
+    driver.append("a", 300)
+    driver.append("b", 300)
+    driver.settle()
+    return driver
+
+
+def ends(driver: Driver) -> tuple[int, int, int]:
+    highs = [driver.subject(name).next_sequence for name in ("a", "b")]
+    return driver.log.written_end, highs[0], highs[1]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+@pytest.mark.parametrize("sealed", [True, False])
+def test_newest_segments_that_are_gone_are_told_of_and_their_offsets_are_not_given_again(
+    lost: int, sealed: bool
+) -> None:
+    driver = several()
+    if sealed:
+        driver.log.roll()
+        driver.settle()
+        driver.seal()
+    before, segments = ends(driver), driver.log.state.segments
+    for segment in segments[-lost:]:
+        driver.files.unlink(segment.path)
+    driver.start()
+    assert any("the end of the log is missing" in line for line in driver.errors), driver.errors
+    after = ends(driver)
+    assert all(now >= then for now, then in zip(after, before, strict=True)), (before, after)
+    driver.start()  # killed before the new segment has its preamble
+    assert all(now >= then for now, then in zip(ends(driver), after, strict=True))
+    assert driver.append("a", 10).base_sequence >= before[1]
+    driver.create("c")
+    driver.append("c", 10)
+    driver.settle()
+    driver.seal()
+    first = driver.subject("a").earliest
+    assert driver.reader.read(driver.subject("a"), first, 1, True, nowait=False)
+    if lost > 1 or not sealed:
+        with pytest.raises(CorruptMessage):
+            driver.reader.read(driver.subject("a"), before[1] - 1, 1, True, nowait=False)
+    for _ in range(2):
+        driver.start()
+        assert not driver.errors, "said at every start"
+        assert driver.subject("c").high_watermark == 1
+        assert driver.reader.read(driver.subject("a"), first, 1, True, nowait=False)
+
+
+def test_the_only_segment_that_is_gone_is_told_of_and_no_subject_id_is_given_again() -> None:
+    driver = Driver(segment_bytes=1 << 20, tail_bytes=1)
+    driver.create("a")
+    driver.append("a", 300)
+    driver.settle()
+    before, known = driver.log.written_end, driver.subject("a").id
+    driver.files.unlink(driver.log.state.active.path)
+    driver.start()
+    assert any("the end of the log is missing" in line for line in driver.errors), driver.errors
+    assert driver.log.written_end >= before
+    assert driver.create("a").id > known
+
+
+@pytest.mark.parametrize("noted", [0, 1, 5_000])
+def test_a_log_that_is_shorter_than_others_have_noted_goes_on_behind_that(noted: int) -> None:
+    """Neither a file nor a checkpoint of the newest segment is left. The delay service knows how far it has
+    filed."""
+    driver = several()
+    before, active = ends(driver), driver.log.state.active
+    listener = Listening(before[0] + noted)
+    driver.files.unlink(active.path)
+    driver.files.unlink(active.checkpoint_path)
+    with errors_told() as errors:
+        log = open_log(driver.files, driver.options, driver.clock, listener)
+    assert any("the end of the log is missing" in line for line in errors)
+    assert log.written_end >= before[0] + noted
+    for name, end in zip(("a", "b"), before[1:], strict=True):
+        assert log.state.subjects.by_name[name].next_sequence >= end
+    while log.preamble_step():
+        pass
+    log.close()
+    with errors_told() as errors:
+        open_log(driver.files, driver.options, driver.clock, listener).close()
+    assert not errors, "said at every start"
+
+
+def test_a_folder_without_a_message_log_is_not_opened_if_others_have_noted_one() -> None:
+    driver = several()
+    for name in driver.files.listdir(DATA / "messages"):
+        driver.files.unlink(DATA / "messages" / name)
+    with pytest.raises(StartError, match=r"messages are gone.*[Bb]ring it back.*mv /data"):
+        open_log(driver.files, driver.options, driver.clock, Listening(1_000))
+    assert not driver.files.listdir(DATA / "messages"), "nothing is written"
+
+
+def test_a_checkpoint_that_retention_left_behind_is_no_missing_segment() -> None:
+    driver = several(total_bytes=1)
+    first = driver.log.state.segments[0]
+    chunk = driver.files.content(driver.log.state.active.checkpoint_path)
+    while driver.retire():
+        pass
+    assert first not in driver.log.state.segments
+    fd = driver.files.open(first.checkpoint_path, create=True)
+    driver.files.pwritev(fd, [chunk], 0)
+    driver.files.close(fd)
+    driver.start()
+    assert not driver.errors
+    driver.check()
+
+
+def test_a_segment_is_kept_though_the_frame_that_follows_it_with_a_subjects_state_is_damaged() -> (
+    None
+):
+    """It holds messages of that subject, and its index says so."""
+    driver = several()
+    segment, subject = driver.log.state.active, driver.subject("b")
+    content = bytearray(driver.files.content(segment.path))
+    at = content.index(b"b", content.index(subject.topic_id))
+    content[at] ^= 1
+    driver.files.damage(segment.path, bytes(content))
+    driver.start()
+    assert driver.errors
+    driver.settle()
+    driver.seal()
+    before = driver.log.state.segments[2]
+    row = driver.reader.locator.rows(before).find(subject.id)
+    assert row is not None
+    assert row.entries
+    driver.start()
+    driver.check()

@@ -1,8 +1,9 @@
 """Opening the message log: replay, and telling a tear from corruption.
 
 Replay begins at the newest segment if that has a complete preamble and is known to have been synced into,
-else at the one before: never further back. Every frame goes through LogState, as when it was written.
-Then comes a frame that is not whole. Is it the end of a write that was cut off, or damage?
+else at the one before; further back only where a preamble is damaged. Every frame goes through LogState,
+as when it was written. Then comes a frame that is not whole. Is it the end of a write that was cut off, or
+damage?
 
 - The *border* decides: the highest synced end that a checkpoint or any valid frame names, frames behind
   the bad one included. All below it was on disk and may have been acked.
@@ -14,7 +15,10 @@ Then comes a frame that is not whole. Is it the end of a write that was cut off,
 
 Damage is reported once: a new segment is begun behind it, and as soon as that has its preamble, no start
 reads the damaged one again. If the end of the log is missing that a checkpoint knows of, the report says
-so (damage_report.py). Its sequences are not given again: a reader may have seen them.
+so (damage_report.py). Its sequences are not given again: a reader may have seen them. The same holds for a
+newest segment whose file is gone (missing.py). Where other notes (what the delay service has filed, how far
+the action log has followed) say that the log was longer, and nothing tells which messages it held there,
+the log goes on behind that position, and each subject leaves sequences out.
 
 What the disk cannot read (EIO, also when asked again; unreadable.py) reads as zeros, page by page, so
 that its neighbours count. The same border decides:
@@ -54,12 +58,14 @@ from pathlib import Path
 from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.disk.segment_file import segment_name
 from kumquat.core.logs.disk.unreadable import what_to_do
 from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
     LOG_SUFFIX,
 )
 from kumquat.core.logs.messages.log import MessageLog
+from kumquat.core.logs.messages.recovery.missing import restore_missing
 from kumquat.core.logs.messages.recovery.recovery import Recovery
 from kumquat.core.logs.messages.recovery.replay import PreambleDamaged
 from kumquat.core.logs.messages.segment import Segment
@@ -80,10 +86,18 @@ def open_log(
     directory = options.directory / "messages"
     files.mkdir(directory)
     files.fsync_dir(options.directory)
-    bases = _tidy(files, directory)
     wanted = [listener.replay_from] if listener else []
     if settles is not None and settles.replay_from is not None:
         wanted.append(settles.replay_from)
+    noted = max(wanted, default=0)
+    restore_missing(files, directory)
+    bases = _tidy(files, directory)
+    if noted and not bases:
+        raise StartError(
+            f"{directory} holds no segment, and other files of {options.directory} were made from a log "
+            f"that was synced up to position {noted}: its messages are gone. Bring it back from a copy. "
+            f"To begin with an empty log: mv {options.directory} {options.directory}.bad"
+        )
     needed = bisect_right(bases, min(wanted)) - 1 if wanted else len(bases)
     earliest_start = max(0, min(len(bases) - 2, needed))
     recovery = Recovery(files, options, directory, bases, listener, settles)
@@ -91,24 +105,26 @@ def open_log(
     try:
         recovery.replay(start)
         if start > earliest_start and not recovery.preamble_complete:
+            start = earliest_start
             recovery = Recovery(
                 files, options, directory, _tidy(files, directory), listener, settles
             )
-            recovery.replay(earliest_start)
+            recovery.replay(start)
     except PreambleDamaged as damage:
-        if start <= earliest_start:
-            if recovery.met_unreadable:
-                reason = os.strerror(errno.EIO)
-                raise StartError(f"{damage}: {reason}. {what_to_do(damage.path)}") from damage
+        older = recovery.whole_before(start)
+        if older is not None:
+            log.error("%s; starting from %s", damage, segment_name(bases[older], LOG_SUFFIX))
+        elif recovery.met_unreadable:
+            reason = os.strerror(errno.EIO)
+            raise StartError(f"{damage}: {reason}. {what_to_do(damage.path)}") from damage
+        else:
             log.error(
                 "%s, and there is no older segment to tell: its subject is not served", damage
             )
-            recovery = Recovery(files, options, directory, bases, listener, settles, forgiving=True)
-            recovery.replay(start)
-        else:
-            log.error("%s; starting from the segment before", damage)
-            recovery = Recovery(files, options, directory, bases, listener, settles, forgiving=True)
-            recovery.replay(earliest_start)
+        left = _tidy(files, directory)
+        recovery = Recovery(files, options, directory, left, listener, settles, forgiving=True)
+        recovery.replay(start if older is None else older)
+    recovery.go_on_behind(noted)
     return recovery.finish(now_ms)
 
 

@@ -18,6 +18,7 @@ from kumquat.core.errors import StartError
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.local_commit import rewrite_unsynced
 from kumquat.core.logs.disk.options import LogOptions
+from kumquat.core.logs.disk.segment_file import MISSING
 from kumquat.core.logs.messages.delayed import DelayListener
 from kumquat.core.logs.messages.format import (
     HEADER_SIZE,
@@ -29,6 +30,7 @@ from kumquat.core.logs.messages.index import IndexDamaged, load_head, write_inde
 from kumquat.core.logs.messages.log import MessageLog
 from kumquat.core.logs.messages.recovery import checkpoint as checkpoints
 from kumquat.core.logs.messages.recovery.checkpoint import Checkpoint, CheckpointWriter, Row
+from kumquat.core.logs.messages.recovery.missing import noted_end, noted_rows
 from kumquat.core.logs.messages.recovery.replay import Replay, row_of
 from kumquat.core.logs.messages.recovery.scan import Frames, frame_damage, payload_damage
 from kumquat.core.logs.messages.segment import OpenFiles, Segment
@@ -40,6 +42,8 @@ log = logging.getLogger("kumquat.log")
 
 _LEAP = 1 << 20
 """Frames that cannot be reached may have used up ids: this many are left out, to give none twice."""
+_MOST_RECORDS_PER_BYTE = 100
+"""In batches that are compressed as well as can be, small messages all alike."""
 
 
 class Recovery:
@@ -94,11 +98,19 @@ class Recovery:
         complete, synced_end = self._look_through(segment, segment.base)
         return newest if complete and synced_end >= segment.base else newest - 1
 
+    def whole_before(self, start: int) -> int | None:
+        """The newest segment before this one whose preamble is whole."""
+        for i in range(start - 1, -1, -1):
+            if self._look_through(self._segments[i], self._segments[i].base)[0]:
+                return i
+        return None
+
     def _checkpoint(self, segment: Segment) -> Checkpoint:
         if segment.base not in self._checkpoints:
             saved = checkpoints.load(self._files, segment.checkpoint_path)
             self._checkpoints[segment.base] = saved
-            self._border = max(self._border, saved.synced_end)
+            noted = noted_end(self._files, segment)
+            self._border = max(self._border, saved.synced_end, noted)
         return self._checkpoints[segment.base]
 
     def _look_through(self, segment: Segment, position: int) -> tuple[bool, int]:
@@ -265,8 +277,9 @@ class Recovery:
 
     def _drop(self, segments: list[Segment]) -> None:
         for segment in segments:
+            # The log itself last: without it, the others would tell of a segment that was lost.
             derived = segment.keys_path, segment.index_path, segment.checkpoint_path
-            for path in (segment.path, *derived):
+            for path in (*derived, segment.path):
                 with suppress(FileNotFoundError):
                     self._files.unlink(path)
             self._checkpoints.pop(segment.base, None)
@@ -324,6 +337,8 @@ class Recovery:
         sequences of its subjects."""
         self._replay.needs_state(segment, "unknown")
         self._replay.start_unread(segment)
+        if row is None:
+            self._replay.noted(noted_rows(self._files, segment))
         self._state.producer_ceiling += _LEAP
         self._state.subjects.next_id += _LEAP
         if row is not None:
@@ -331,7 +346,27 @@ class Recovery:
         if following is not None:
             return following
         self._stuck = True
-        return frames.end
+        return max(frames.end, self._border)
+
+    def go_on_behind(self, noted: int) -> None:
+        """The log was synced up to `noted`, as somebody has noted who reads it. Where it ends before that,
+        nothing tells what lay between: positions and sequences are left out that may have been given."""
+        if noted <= self._end or not self._state.segments:
+            return
+        active, missing = self._state.active, noted - self._end
+        sequences = max(_LEAP, _MOST_RECORDS_PER_BYTE * missing)
+        bad = (
+            f"{MISSING.format(end=noted)}. Nothing tells which messages lay there: each subject goes on "
+            f"with an offset that is {sequences} higher"
+        )
+        self._replay.report.add(active, self._end, bad)
+        self._replay.report.reaches(noted)
+        for subject in self._state.subjects:
+            self._state.lost(subject, subject.next_sequence + sequences)
+        self._state.producer_ceiling += _LEAP
+        self._state.subjects.next_id += _LEAP
+        active.end = self._end = noted
+        self._stuck = True
 
     def indexed(self, end: int) -> tuple[Segment, bool]:
         """The one segment that was given, all of it synced long ago, with the entries to index; and whether

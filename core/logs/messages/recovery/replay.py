@@ -9,6 +9,7 @@ through the same functions as the running log.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from crc32c import crc32c
@@ -39,6 +40,7 @@ from kumquat.core.logs.messages.format import (
     parse_segment_start,
     parse_subject_state,
 )
+from kumquat.core.logs.messages.index import Row as IndexRow
 from kumquat.core.logs.messages.parked import parse_origin
 from kumquat.core.logs.messages.producers import last_of
 from kumquat.core.logs.messages.recovery.checkpoint import ROW, Row
@@ -121,6 +123,7 @@ class Replay:
                 or end > size
                 or subject is None
                 or subject.next_sequence != base
+                or subject.generation != state.generation
                 or crc32c(view[at : at + HEADER_SIZE - 4]) != header_crc
                 or crc32c(view[at + HEADER_SIZE + CRC_FROM : end]) != crc
             ):
@@ -185,6 +188,8 @@ class Replay:
         elif kind == PREAMBLE_END:
             segment.preamble_complete = True
             segment.preamble_end = header.end
+            for subject in state.subjects:
+                self._touch(subject)
         elif (subject := state.subjects.by_id.get(header.subject_id)) is not None:
             if kind == SUBJECT_DELETED:
                 state.deleted(subject)
@@ -204,6 +209,7 @@ class Replay:
             wrong = f"expected sequence {subject.next_sequence}, found {base}"
             self._misfit(segment, header, f"{subject.name!r}: {wrong}")
             return
+        self._touch(subject)
         head = read_head(payload)
         self.state.messages(
             subject, header.position, header.length, base, header.sequences, head.max_timestamp
@@ -212,6 +218,12 @@ class Replay:
             last = last_of(head.base_sequence, header.sequences)
             batch = ProducerBatch(head.base_sequence, last, base, header.store_time, 0)
             self.state.produced(subject, head.producer_id, head.producer_epoch, batch)
+
+    def _touch(self, subject: Subject) -> None:
+        """The segment holds something of a subject. If the frame with its state is lost, what the segment
+        before holds of it belongs to that one all the same."""
+        if subject.generation != self.state.generation:
+            self.state.touch(subject)
 
     def _placeholder(self, header: FrameHeader) -> Subject:
         """A subject that nothing readable in the segment tells of: its batches say who it is."""
@@ -291,6 +303,7 @@ class Replay:
             subject = state.subjects.by_id.get(frame.subject_id)
             if subject is not None and frame.base_sequence >= subject.next_sequence:
                 self.report.lost(subject.name, frame.base_sequence, frame.sequences)
+                self._touch(subject)
                 state.messages(
                     subject, frame.position, frame.length, frame.base_sequence, frame.sequences, -1
                 )
@@ -306,6 +319,17 @@ class Replay:
             self.needs_state(segment, KIND_NAMES.get(frame.kind, str(frame.kind)))
             if frame.kind == SEGMENT_START:
                 self.start_unread(segment, frame.base_sequence)
+
+    def noted(self, rows: Iterable[IndexRow]) -> None:
+        """Nothing of a segment can be read, and its index says where subjects stood at its end."""
+        subjects = self.state.subjects
+        for row in rows:
+            subjects.next_id = max(subjects.next_id, row.subject_id + 1)
+            subject = subjects.by_id.get(row.subject_id)
+            if subject is not None and row.next_sequence > subject.next_sequence:
+                lost = row.next_sequence - subject.next_sequence
+                self.report.lost(subject.name, subject.next_sequence, lost)
+                self.state.lost(subject, row.next_sequence)
 
     def start_unread(self, segment: Segment, ceiling: int = 0) -> None:
         """Begin a segment whose first frame cannot be read."""
