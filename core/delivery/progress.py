@@ -234,6 +234,18 @@ class Progress:
             self.redelivery.add(Range(lease.first, lease.size, lease.attempt, lease.since))
         return log
 
+    def doubt(self) -> int:
+        """In a replay, where actions are lost: what is leased is to be delivered again, whatever acks
+        follow. Gives how many messages that is. Share members ack each message by itself: theirs stay."""
+        found = 0
+        for log in self.pull_logs.values():
+            if type(log) is PullLog:
+                for lease in log.leases:
+                    self.redelivery.add(Range(lease.first, lease.size, lease.attempt, lease.since))
+                found += log.unacked
+                log.clear()
+        return found
+
     # --- retries and dead letters ----------------------------------------------------------------
 
     def accept(self, slot: int, ranges: Iterable[list[int]]) -> None:

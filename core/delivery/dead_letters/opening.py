@@ -8,6 +8,7 @@ other.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +20,8 @@ from kumquat.core.logs.actions.service import ActionService
 from kumquat.core.logs.disk.files import Files
 from kumquat.core.logs.disk.unreadable import not_opened
 from kumquat.core.logs.messages.service import MessageService
+
+log = logging.getLogger("kumquat.actions")
 
 T = TypeVar("T")
 Join = Callable[[Files, Path], Joiner]
@@ -52,4 +55,20 @@ def open_joined(
         actions.abandon()
         messages.abandon()
         raise not_opened("the action log", error) from error
+    _tell_doubted(messages, actions)
     return messages, other, actions, joiner
+
+
+def _tell_doubted(messages: MessageService, actions: ActionService) -> None:
+    """Where the action log was damaged: whose messages are delivered once more. Only now the names of their
+    subjects are known."""
+    for (group, sid), count in actions.log.doubted.items():
+        subject = messages.subjects.by_id.get(sid)
+        if subject is not None:
+            log.error(
+                "group %r: what it did in %r is damaged in part. %d messages that it had been handed there "
+                "are delivered to it again, acked or not",
+                group,
+                subject.name,
+                count,
+            )

@@ -95,6 +95,8 @@ class ActionLog:
         self._groups_left: deque[Group] = deque()
         self._subjects_left: deque[int] = deque()
         """What the snapshot of the active segment still lacks."""
+        self.doubted: dict[tuple[str, int], int] = {}
+        """Where the log was damaged: see Replay."""
         self.observer: ActionObserver | None = None
         """None while nobody's history is recorded."""
 

@@ -59,6 +59,7 @@ def open_action_log(
         now_ms.not_before(replay.groups.now_ms)
     action_log = ActionLog(replay.groups, files, folder, now_ms, segment_bytes, reserve_bytes)
     action_log.resume(*replay.cut())
+    action_log.doubted = replay.doubted
     _begin(action_log, replay)
     return action_log
 

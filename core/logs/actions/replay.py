@@ -6,9 +6,11 @@ log (messages/recovery/opening.py):
 
 - Bad and not below the border: a tear, the end of a write that was cut off. It is cut off with all that
   follows, segments included.
-- Bad and below it: corruption. It is reported with file, position, expected and found. The actions in
-  that frame are lost and all others count. An action that no longer fits the state is skipped, with an
-  error in the log. Messages in doubt are delivered once more (core/delivery/progress.py).
+- Bad and below it: corruption. It is reported with file, position, expected and found, and the groups and
+  subjects that it names. One wrong bit is put right (mending.py). Otherwise the actions in that frame are
+  lost and all others count. An action that no longer fits the state is skipped, with an error in the log.
+  Messages in doubt are delivered once more: all that were leased at that point, since one of them may have
+  been given back to be retried (core/delivery/progress.py).
 - What the disk cannot read (EIO, also when asked again) and lies below the border is a bad frame like any
   other. If it does not lie below, it is no tear: it may have been synced. So the log is not opened, and
   one line says how to give up what cannot be read (unreadable.py).
@@ -24,6 +26,7 @@ Nothing is changed on disk until it is clear from which segment to read: `run` r
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,6 +52,7 @@ from kumquat.core.logs.actions.format import (
     parse_synced,
     payload_damage,
 )
+from kumquat.core.logs.actions.mending import mended
 from kumquat.core.logs.actions.scan import ActionFrames
 from kumquat.core.logs.actions.segment import ActionSegment
 from kumquat.core.logs.disk.files import Files
@@ -57,6 +61,10 @@ from kumquat.core.logs.disk.segment_file import MISSING
 from kumquat.core.logs.disk.unreadable import read_around
 
 log = logging.getLogger("kumquat.actions")
+
+_NAMED = re.compile(rb'\["[a-z]+",(\d+)(?:,(\d+))?')
+"""The beginning of an action: the ids of its group and, as a rule, of its subject."""
+_MOST_NAMED = 5
 
 
 class Replay:
@@ -68,6 +76,8 @@ class Replay:
         self.groups = Groups()
         self.reports: list[str] = []
         self.damages = 0
+        self.doubted: dict[tuple[str, int], int] = {}
+        """Group and subject id → messages that are delivered once more, since actions are lost."""
         self.needs_older = False
         """The first segment's snapshot is not there, or not whole."""
         self._files = files
@@ -120,6 +130,10 @@ class Replay:
                     assert isinstance(header, FrameHeader)
                     position = header.end
                 elif position < self._final_border(frames, i, position):
+                    after = self._mend(segment, frames, position)
+                    if after is not None:
+                        position = after
+                        continue
                     position = self._step_over(segment, frames, position, header, bad, following)
                     if self._unreachable:
                         break
@@ -182,6 +196,10 @@ class Replay:
             actions = parse_actions(payload)
         except ValueError as error:
             return f"no JSON: {error}"
+        self._take(segment, header, actions)
+        return None
+
+    def _take(self, segment: ActionSegment, header: FrameHeader, actions: list[Action]) -> None:
         self._border = max(self._border, header.synced_end)
         self.groups.now_ms = header.time
         for action in actions:
@@ -189,7 +207,6 @@ class Replay:
         if header.kind == SNAPSHOT_END:
             segment.snapshot_complete = True
             segment.snapshot_end = header.end
-        return None
 
     def _apply(self, segment: ActionSegment, position: int, action: Action) -> None:
         try:
@@ -230,6 +247,40 @@ class Replay:
             self._border = max(self._border, header.synced_end)
             position = header.end
 
+    def _mend(self, segment: ActionSegment, frames: ActionFrames, position: int) -> int | None:
+        """Apply a frame of which one bit is wrong, and give where the next one begins; None when more is
+        wrong with it."""
+        found = mended(frames, position)
+        if found is None or found[0].version > VERSION or found[0].kind not in KIND_NAMES:
+            return None
+        header, payload, byte = found
+        actions = parse_actions(payload)
+        self._damaged(
+            f"{segment.path}: one bit of the frame at position {position} ({KIND_NAMES[header.kind]}"
+            f"{self._concerns(payload)}) is wrong, in byte {byte - segment.base} of the file. Its checksum "
+            "tells which: it is put right, and nothing is lost. Check the disk and the memory"
+        )
+        self._take(segment, header, actions)
+        return header.end
+
+    def _concerns(self, payload: bytes) -> str:
+        """Groups and subjects that a frame names, as far as that can be read."""
+        pairs = dict.fromkeys((int(g), int(s or 0)) for g, s in _NAMED.findall(payload))
+        names = []
+        for gid, sid in [pair for pair in pairs if pair[0] in self.groups.by_id][:_MOST_NAMED]:
+            name = f"group {self.groups.by_id[gid].name!r}"
+            names.append(f"{name}, subject {sid}" if sid else name)
+        return f": {'; '.join(names)}" if names else ""
+
+    def _doubt(self) -> None:
+        """Actions are lost, and nothing tells of which group. One may have said that a message is to be
+        delivered again: a later ack of its member must not count for it."""
+        for group in self.groups.by_id.values():
+            for sid, progress in group.progress.items():
+                count = progress.doubt()
+                if count:
+                    self.doubted[group.name, sid] = self.doubted.get((group.name, sid), 0) + count
+
     def _step_over(
         self,
         segment: ActionSegment,
@@ -240,7 +291,9 @@ class Replay:
         following: int | None,
     ) -> int:
         """Report the damaged frame, and give the place of the next one."""
-        kind = "" if isinstance(header, str) else f" ({KIND_NAMES[header.kind]})"
+        kind = ""
+        if isinstance(header, FrameHeader):
+            kind = f" ({KIND_NAMES[header.kind]}{self._concerns(frames.payload_of(header))})"
         if isinstance(header, str) and following is None and frames.is_blank_from(position):
             bad = MISSING.format(end=self._border)
         self._damaged(
@@ -250,12 +303,14 @@ class Replay:
         if isinstance(header, str) or header.kind != ACTIONS:
             self._lost_snapshot(segment, header)
         if isinstance(header, FrameHeader):
+            if header.kind == ACTIONS:
+                self._doubt()
             return header.end
         found = frames.next_header(position + 1)
-        if found is not None:
-            return found.position
-        if following is not None:
-            return following
+        behind = following if found is None else found.position
+        if behind is not None:
+            self._doubt()
+            return behind
         self._unreachable = True
         return max(frames.end, self._border)
 

@@ -147,6 +147,33 @@ def test_a_damaged_batch_is_skipped_loudly_and_its_neighbours_are_served(
     serve(after, tmp_path)
 
 
+def test_what_a_damaged_action_log_puts_in_doubt_is_told_by_group_and_topic(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def before(served: Served) -> None:
+        await served.create("orders")
+        await fill(served, "orders", 6)
+        async with sharing(served, "payments", "orders", 1) as (member,):
+            await member.drain()
+            assert await member.commit() == 0
+
+    async def after(served: Served) -> None:
+        async with sharing(served, "payments", "orders", 1) as (member,):
+            got: list[Record] = []
+            while len(got) < 6:  # in doubt, so delivered again
+                got += await member.fetch()
+            assert sorted(values(got)) == [b"%d" % n for n in range(6)]
+
+    serve(before, tmp_path)
+    (segment,) = (tmp_path / "data" / "actions").glob("*.actions")
+    data = segment.read_bytes()
+    assert data.count(b'[["ack",') == 1
+    segment.write_bytes(data.replace(b'[["ack",', b'[["xyz",'))
+    caplog.set_level(logging.ERROR)
+    serve(after, tmp_path)
+    assert "group 'payments': what it did in 'orders' is damaged in part. 6 messages" in caplog.text
+
+
 @pytest.mark.parametrize("failing", ["open", "preadv_into"])
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOMEM, errno.EIO])
 def test_what_cannot_be_read_for_a_while_is_not_lost(
