@@ -188,8 +188,8 @@ class Replay:
         elif kind == PREAMBLE_END:
             segment.preamble_complete = True
             segment.preamble_end = header.end
-            for subject in state.subjects:
-                self._touch(subject)
+            for each in state.subjects:
+                self._touch(each)
         elif (subject := state.subjects.by_id.get(header.subject_id)) is not None:
             if kind == SUBJECT_DELETED:
                 state.deleted(subject)
