@@ -65,12 +65,6 @@ def _readable(entries: Entries) -> int:
     return sum(length != LOST for length in entries[2::ENTRY])
 
 
-def _is_lost(block: Block, sequence: int) -> bool:
-    """Whether an index file says that a sequence is lost."""
-    lost = block.entries[_number(block.entries, sequence) * ENTRY + 2] == LOST
-    return lost and block.segment is not None
-
-
 class Locator:
     def __init__(self, message_log: MessageLog) -> None:
         self._log = message_log
@@ -127,11 +121,16 @@ class Locator:
         """The batches that lie with the one that holds a sequence; None when none holds it. Without
         `nowait` that is certain: the segments that might hold it were read."""
         found = self._look(subject, sequence, nowait)
-        if nowait or (found is not None and not _is_lost(found, sequence)):
+        if nowait or (found is not None and self._is_certain(found, sequence)):
             return found
         if self._confirm(subject, sequence):
             found = self._look(subject, sequence, nowait)
         return found
+
+    def _is_certain(self, found: Block, sequence: int) -> bool:
+        """Whether an index file is not the only one to say that a sequence is lost."""
+        lost = found.entries[_number(found.entries, sequence) * ENTRY + 2] == LOST
+        return not lost or found.segment is None or found.segment.base in self._confirmed
 
     def _look(self, subject: Subject, sequence: int, nowait: bool) -> Block | None:
         found = self._look_in_memory(subject, sequence)
