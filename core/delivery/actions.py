@@ -80,7 +80,17 @@ class Unshare(NamedTuple):
     gid: int
     sid: int
     sequence: int | None = None
-    """Where to go on, although some above are acked. None, and not written: nothing is unacked."""
+    """Where to go on, although some above are acked: written by brokers that did not know InOrder. None, and
+    not written: nothing is unacked."""
+
+
+class InOrder(NamedTuple):
+    """Back to plain offsets from there on, although some messages are not acked. Those below stay as they
+    are, to be delivered again at their time; those above are read in order."""
+
+    gid: int
+    sid: int
+    sequence: int
 
 
 class Slot(NamedTuple):
@@ -355,12 +365,13 @@ class Unknown(NamedTuple):
 Action = (
     Group | Forget | Member | Left | Commit | Share | Unshare | Slot | Pull | Ack | Accept | Retry | Doom
     | Settle | Joined | Release | Expire | Lost | Holes | Drop | Gone | Heard | Silent | Jump | Stopped
-    | Numbers | Slots | Again | Waits | Doomed | Expired | Emptied | Committed | Silence | Log | Unknown
+    | Numbers | Slots | Again | Waits | Doomed | Expired | Emptied | Committed | Silence | Log | InOrder
+    | Unknown
 )  # fmt: skip
 TYPES: tuple[type[Action], ...] = (
     Group, Forget, Member, Left, Commit, Share, Unshare, Slot, Pull, Ack, Accept, Retry, Doom,
     Settle, Joined, Release, Expire, Lost, Holes, Drop, Gone, Heard, Silent, Jump, Stopped,
-    Numbers, Slots, Again, Waits, Doomed, Expired, Emptied, Committed, Silence, Log,
+    Numbers, Slots, Again, Waits, Doomed, Expired, Emptied, Committed, Silence, Log, InOrder,
 )  # fmt: skip
 
 OF_NO_GROUP: frozenset[type[Action]] = frozenset(

@@ -276,7 +276,7 @@ class Policies:
                 self._moved(action, now)
             elif isinstance(action, _NO_PACE):
                 self._rest(action.gid, action.sid)
-            elif isinstance(action, (actions.Unshare, actions.Drop)):
+            elif isinstance(action, (actions.Unshare, actions.InOrder, actions.Drop)):
                 self._policies.get(action.gid, {}).pop(action.sid, None)
             elif isinstance(action, actions.Forget):
                 self._policies.pop(action.gid, None)

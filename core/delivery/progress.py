@@ -1,7 +1,8 @@
 """How far a group is in a subject: a plain position, or a cursor with pull logs while it shares.
 
-While the group reads with plain offsets, Progress is a position, retries that a client asked for, and what
-of the rest has its dead letter already (`done`). While it shares, `cursor` is the next sequence never
+While the group reads with plain offsets, Progress is a position, retries, and what of the rest is acked or
+has its dead letter already (`done`). Retries that lie below the position are delivered when the group shares
+again (gateway/groups/assignment/modes.py). While it shares, `cursor` is the next sequence never
 delivered. Each sequence below it is in exactly one place:
 
     pull_logs    leased to a member
@@ -107,8 +108,8 @@ class Progress:
         self.doomed_span = 1
         """No range that is doomed is longer."""
         self.done = Ranges()
-        """While the group reads with plain offsets: what has its dead letter and is not below the position.
-        A client may send its command again, and sharing may begin below."""
+        """While the group reads with plain offsets: what is acked or has its dead letter, and is not below the
+        position. A client may send its command again, and sharing may begin below."""
         self.expired = 0
         """How many messages were gone, or could not be read, before they were acked."""
         self.committed_at = 0
@@ -141,6 +142,15 @@ class Progress:
     def settled(self) -> bool:
         """Nothing below the cursor is leased or to be delivered again."""
         return not self.retries and not any(log.leases for log in self.pull_logs.values())
+
+    def due(self, now: int) -> bool:
+        """Whether a message is to be delivered again by now."""
+        first = self.waiting.next_due
+        return self.redelivery.total > 0 or (first is not None and first <= now)
+
+    def drained(self, now: int) -> bool:
+        """Nobody holds a message, and none is to be delivered again by now. Retries may wait for later."""
+        return not self.due(now) and not any(log.leases for log in self.pull_logs.values())
 
     @property
     def leased(self) -> int:
@@ -194,6 +204,40 @@ class Progress:
         self.shared = False
         self.position, self.epoch = sequence, -1
         self.redelivery, self.waiting = Ranges(), Waiting()
+
+    def in_order_from(self, now: int, *, exact: bool) -> int:
+        """Where a member that reads in order can go on so that nothing comes before its time: above all
+        that waits for later. `exact`: above all that is acked too. Else from the lowest that is to be
+        delivered again, and what is acked above it comes once more. Pull logs count as empty."""
+        lowest = at = self.waiting.behind_later(now)
+        while at < self.cursor:
+            found: list[Range | Wait | None]
+            found = [self.redelivery.next_from(at), self.waiting.next_from(at)]
+            part = min((each for each in found if each is not None), default=None)
+            if part is None or part.first >= self.cursor:
+                return self.cursor
+            if not exact:
+                return part.first
+            if part.first > at:
+                lowest = part.first
+            at = part.end
+        return lowest
+
+    def read_in_order(self, sequence: int) -> None:
+        """Back to plain offsets, from there on. What is to be delivered again below it stays; what is not
+        settled above it is read in order."""
+        again: list[Range | Wait] = [*self.redelivery.cut(sequence, self.cursor)]
+        if len(self.waiting) > MOST_DONE:
+            self.waiting.drop(sequence, self.cursor)  # too many gaps to remember what lies between
+        else:
+            again += self.waiting.cut(sequence, self.cursor)
+            at = sequence
+            for first, end in sorted((each.first, each.end) for each in again):
+                self._remember_done(at, first)
+                at = end
+            self._remember_done(at, self.cursor)
+        self.shared = False
+        self.position, self.epoch = sequence, -1
 
     def lease(self, log: PullLog, pull: int, given: list[list[int]], now: int) -> None:
         if pull < log.next:

@@ -45,6 +45,11 @@ class Ranges:
     def lowest(self) -> int | None:
         return self._ranges[0].first if self._ranges else None
 
+    def next_from(self, sequence: int) -> Range | None:
+        """The first range that has messages at `sequence` or above."""
+        i = bisect_right(self._ranges, sequence, key=lambda r: r.end)
+        return self._ranges[i] if i < len(self._ranges) else None
+
     def holds(self, sequence: int) -> bool:
         return self.find(sequence) is not None
 

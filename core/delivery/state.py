@@ -171,6 +171,7 @@ class Groups:
             actions.Commit: self._commit,
             actions.Share: self._share,
             actions.Unshare: self._unshare,
+            actions.InOrder: self._in_order,
             actions.Slot: self._slot,
             actions.Pull: self._pull,
             actions.Ack: self._ack,
@@ -282,6 +283,13 @@ class Groups:
         progress.end_sharing(progress.cursor if sequence is None else sequence)
         if sequence is not None:
             progress.committed_at = self.now_ms
+
+    def _in_order(self, gid: int, sid: int, sequence: int) -> None:
+        progress = self._progress(gid, sid)
+        for slot in list(progress.pull_logs):
+            self._release(gid, sid, slot)
+        progress.read_in_order(sequence)
+        progress.committed_at = self.now_ms
 
     def _drop(self, gid: int, sid: int, doomed: int | None) -> None:
         group = self.by_id[gid]

@@ -129,7 +129,7 @@ def remember(undo: Undo, groups: Groups, action: Action) -> None:
             _remember_doom(undo, groups, action)
         case actions.Retry():
             _remember_retry(undo, groups, action)
-        case actions.Unshare():
+        case actions.Unshare() | actions.InOrder():
             _remember_slots(undo, groups, action.gid, action.sid)
         case actions.Drop():
             _remember_slots(undo, groups, action.gid, action.sid)

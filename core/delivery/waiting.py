@@ -104,6 +104,26 @@ class Waiting:
     def next_due(self) -> int | None:
         return self._table.order[0][0] if self._table.order else None
 
+    def next_from(self, sequence: int) -> Wait | None:
+        """The first entry that has messages at `sequence` or above."""
+        table = self._table
+        for i in range(max(0, bisect_right(table.firsts, sequence) - 1), len(table.blocks)):
+            block = table.blocks[i]
+            at = max(0, bisect_right(block.firsts, sequence) - 1)
+            if block.end(at) <= sequence:
+                at += 1
+            if at < len(block.firsts):
+                return next(block.entries(at, at + 1))
+        return None
+
+    def behind_later(self, now: int) -> int:
+        """Behind the last message that is not due yet; 0: all are due."""
+        for block in reversed(self._table.blocks):
+            for at in range(len(block.firsts) - 1, -1, -1):
+                if block.dues[at] > now:
+                    return block.end(at)
+        return 0
+
     def holds(self, sequence: int) -> bool:
         """Whether a message waits."""
         return self.find(sequence) is not None

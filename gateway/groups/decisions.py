@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kumquat.core.delivery import actions, lifetimes
 from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.core.delivery.engine import Allowed
-from kumquat.gateway.groups.assignment.division import Divisions, unshare
+from kumquat.gateway.groups.assignment.division import Divisions, leave_to_strangers
 from kumquat.gateway.groups.assignment.modes import TIMER, World
 from kumquat.gateway.groups.deletion import Deletion
 from kumquat.gateway.groups.errors import (
@@ -275,7 +275,7 @@ class Decisions:
         """A client-assigned group reads plain offsets."""
         for sid, progress in list(group.progress.items()):
             if progress.shared:
-                unshare(self._draft, group, sid)
+                leave_to_strangers(self._draft, group, sid, self._world.now_ms())
 
     def fail(self, failure: Failure, now: float) -> None:
         """A client says which message it could not handle. Raises Refused."""

@@ -366,7 +366,7 @@ class Sharing:
                 self._doomed.set()
             elif isinstance(action, actions.Release):
                 self.readers.pop((action.sid, action.slot), None)
-            elif isinstance(action, (actions.Unshare, actions.Drop)):
+            elif isinstance(action, (actions.Unshare, actions.InOrder, actions.Drop)):
                 self._by_pair.pop((action.gid, action.sid), None)
             elif isinstance(action, actions.Forget):
                 self._drop(key for key in [*self._by_pair, *self._allowed] if key[0] == action.gid)

@@ -8,10 +8,11 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
     OPENING   plain, the group is to share     it is taken from all; then `share` at the position
     SHARING   shared                                                              every subscriber: pull
     DRAINING  shared, to be owned, unacked     only redelivery is handed out      every subscriber: pull
-              … and nobody may take it up      plain, at the lowest unacked
-    CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then `unshare`
+              … and nobody may take it up      plain: see `leave_to_strangers`
+    CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then plain
 
-Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Members whose client is
+Retries that wait for a later time do not hold up the way back to plain offsets: they stay with the group, and
+are delivered when it shares again. Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Members whose client is
 not known to share (sharers.py) get no pull log, unless the mode is `shared`. A share group (KIP-932) is
 always SHARING, from where its share.auto.offset.reset says.
 """
@@ -61,27 +62,32 @@ LATEST = "latest"
 logger = logging.getLogger(__name__)
 
 
-def decide(want_pull: bool, progress: Progress | None, division: Division) -> Step:
-    """The step that a division is in: the table above."""
+def decide(want_pull: bool, progress: Progress | None, division: Division, *, done: bool) -> Step:
+    """The step that a division is in: the table above. `done`: a subject that is shared needs to be so no
+    longer."""
     shared = progress is not None and progress.shared
     if want_pull:
         return SHARING if shared and not division.plain else OPENING
-    if progress is not None and shared:
-        return CLOSING if progress.settled else DRAINING
+    if shared:
+        return CLOSING if done else DRAINING
     return MOVING if division.plain - {division.owner} else OWNED
 
 
-def unshare(draft: Draft, group: Group, sid: int) -> None:
-    """Continue with plain offsets, from the lowest that is leased or to be delivered again; some above it
-    may be acked. So retries that wait come early: a group that reads in order might never get them."""
+def leave_to_strangers(draft: Draft, group: Group, sid: int, now_ms: int) -> None:
+    """Continue with plain offsets, although nobody is there who could take the messages that are to be
+    delivered again. So they are read in order, and what is acked between them comes once more; but nothing
+    that waits for a later time is read before it. What waits, and what lies below it, stays with the group
+    until a member that can share comes."""
     progress = group.progress[sid]
-    lowest = progress.lowest_due()
-    again = progress.cursor - lowest - progress.retries - progress.leased
-    draft.append([actions.Unshare(group.id, sid, lowest)])
+    lowest = progress.in_order_from(now_ms, exact=False)
+    unacked, behind = progress.retries + progress.leased, progress.cursor - lowest
+    draft.append([actions.InOrder(group.id, sid, lowest)])
+    kept = group.progress[sid].retries
     draft.note(
         *(logger, logging.WARNING),
-        "group %s no longer shares subject %d; %d acked messages come again",
-        *(group.name, sid, again),
+        "group %s no longer shares subject %d; %d acked messages come again, and %d retries wait until a "
+        "member can share",
+        *(group.name, sid, max(0, behind - (unacked - kept)), kept),
     )
 
 
@@ -115,7 +121,12 @@ class Divisions:
             return division.owner == presence.id
         if division.step not in PULLING:
             return False
-        return presence.can_share or self._world.mode(roster.group.name, sid) == SHARED
+        mode = self._world.mode(roster.group.name, sid)
+        if mode == EXCLUSIVE:  # one member at a time, its owner unless that cannot share
+            owner = division.subscribers.get(division.owner or "")
+            if owner is not None and owner.can_share:
+                return owner is presence
+        return presence.can_share or mode == SHARED
 
     def awaits(self, roster: Roster, presence: Presence) -> bool:
         """Whether it may soon take up a subject that is being taken away from others."""
@@ -299,16 +310,17 @@ class Divisions:
             want_pull = self._modes.wants_pull(roster, sid, progress, now)
             if not want_pull:
                 choose_owner(self._undo, roster, division)
-            step = decide(want_pull, progress, division)
+            done = not want_pull and self._modes.may_close(roster, sid, progress, now)
+            step = decide(want_pull, progress, division, done=done)
             if step is OPENING and not division.plain:
                 self._share(group, sid, progress)
             elif step is DRAINING and division.has_only_non_sharers:
-                unshare(self._draft, group, sid)
+                if self._modes.awaits_retries(roster, sid, now):
+                    break
+                leave_to_strangers(self._draft, group, sid, self._world.now_ms())
                 division.reset_timers()
             elif step is CLOSING and not division.pull:
-                self._draft.append([actions.Unshare(group.id, sid)])
-                division.reset_timers()
-                self._info("group %s reads %s in order again", group.name, self._name(sid))
+                self._close(roster, sid, now)
             else:
                 break
         division.step = step
@@ -326,6 +338,20 @@ class Divisions:
             self._entered(roster, sid, before, now)
         elif awaited is not None and division.awaited is None:
             self._draft.touch(group.id, sid)  # the owner that was asked to rejoin is gone
+
+    def _close(self, roster: Roster, sid: int, now: float) -> None:
+        """Nobody holds a pull log any more: plain offsets."""
+        group, division = roster.group, roster.divisions[sid]
+        progress, now_ms = group.progress[sid], self._world.now_ms()
+        if progress.settled:
+            self._draft.append([actions.Unshare(group.id, sid)])
+            division.reset_timers()
+        else:
+            drained = progress.drained(now_ms)
+            sequence = progress.in_order_from(now_ms, exact=True)
+            self._draft.append([actions.InOrder(group.id, sid, sequence)])
+            self._modes.rest(roster, sid, now, drained=drained)
+        self._info("group %s reads %s in order again", group.name, self._name(sid))
 
     def _entered(self, roster: Roster, sid: int, before: Step, now: float) -> None:
         division = roster.divisions[sid]

@@ -1,7 +1,10 @@
 """Whether a subject is to be shared, by the group's consume.mode.
 
     mode       is to be shared
-    exclusive  no
+    exclusive  no; but while retries are due, and a member can share, it is shared by its owner alone, and
+               nothing else is handed out: only a pull log can deliver a message that lies below the
+               position. An owner that acks nothing for DRAIN_SECONDS goes on in order, and is given them
+               again after an ever longer time
     shared     yes; where nothing was committed, it begins by the group's consume.auto.offset.reset
     auto       from the second subscriber on, or while messages are to be delivered again, once a
                position was committed: until then only the first member's own auto.offset.reset knows
@@ -11,7 +14,8 @@
                DRAIN_SECONDS goes on sharing, and is tried again after an ever longer time. While retries
                wait, it goes on sharing. A subscriber whose client is not known to share (see sharers.py)
                keeps the subject from being shared; where it is shared already, it drains at once, and
-               that subscriber gets nothing meanwhile.
+               that subscriber gets nothing meanwhile. Retries that are due are delivered as in `exclusive`,
+               by a member that can share; without one they wait for it.
 
 A share group (KIP-932) shares always, whatever its mode.
 
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 EXCLUSIVE, SHARED, AUTO = "exclusive", "shared", "auto"
 DRAIN_SECONDS = 15.0
 MAX_PATIENCE = 64.0
+MOST_AWAITED = 10_000
+"""Retries whose times are looked at one by one."""
 LOOK_AGAIN_SECONDS = 5.0
 """At the earliest, after a look at retries that wait."""
 TIMER = "division"
@@ -74,10 +80,10 @@ class Modes:
         if roster.group.is_share:
             return True
         mode = self._world.mode(roster.group.name, sid)
+        shared = progress is not None and progress.shared
         if mode != AUTO:
             division.reason = ""
-            return mode == SHARED
-        shared = progress is not None and progress.shared
+            return mode == SHARED or self._must_visit(roster, sid, progress, now)
         several = len(division.subscribers) > 1
         self._explain(roster, division, sid, matters=several or shared)
         retries = progress is not None and progress.retries > 0
@@ -85,7 +91,9 @@ class Modes:
         if progress is None or not shared:
             committed = progress is not None and progress.committed
             self._ask_owner(roster, division, several=may_share, committed=committed)
-            return committed and may_share
+            if committed and may_share:
+                return True
+            return self._must_visit(roster, sid, progress, now)
         if may_share and several:
             division.reset_timers()
             return True
@@ -134,7 +142,8 @@ class Modes:
         if now < due and not (division.non_sharers and division.patience == 1):
             self._deadlines.set(key, due)
             return True
-        if progress.settled:
+        drained = division.non_sharers and progress.drained(self._world.now_ms())
+        if progress.settled or drained:
             return False
         if not division.subscribers:
             return True
@@ -150,3 +159,64 @@ class Modes:
         division.patience = min(division.patience * 2, MAX_PATIENCE)
         self._deadlines.set(key, now + after * division.patience)
         return True
+
+    # --- retries beside plain offsets ------------------------------------------------------------
+
+    def _must_visit(
+        self, roster: Roster, sid: int, progress: Progress | None, now: float
+    ) -> bool:
+        """Whether a subject that is read in order is to be shared until its retries are handed out: some
+        are due, and somebody can take them."""
+        division = roster.divisions[sid]
+        if progress is None or progress.shared or not progress.retries or not progress.committed:
+            return False
+        if len(division.subscribers) == len(division.non_sharers):
+            return False
+        now_ms, first = self._world.now_ms(), progress.waiting.next_due
+        left = 0.0 if progress.due(now_ms) or first is None else (first - now_ms) / 1000
+        due = max(now + left, division.rest_until)
+        if due > now:
+            self._deadlines.set((TIMER, roster.group.id, sid), due)
+        return due <= now
+
+    def may_close(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
+        """Whether a subject that is shared, and is not to be, can go back to plain offsets."""
+        if progress is None or not progress.shared:
+            return False
+        now_ms, division = self._world.now_ms(), roster.divisions[sid]
+        if self._world.mode(roster.group.name, sid) != EXCLUSIVE:
+            return progress.settled or (bool(division.non_sharers) and progress.drained(now_ms))
+        if progress.drained(now_ms):
+            return True
+        if division.drain_until is None:
+            division.drain_until = now + DRAIN_SECONDS
+        acked = now - (now_ms - progress.committed_at) / 1000
+        until = max(division.drain_until, acked + DRAIN_SECONDS)
+        if division.pull and now < until:
+            self._deadlines.set((TIMER, roster.group.id, sid), until)
+        return bool(division.pull) and now >= until
+
+    def awaits_retries(self, roster: Roster, sid: int, now: float) -> bool:
+        """Whether retries are due so soon that a member that cannot share waits for them: then it reads them
+        in order."""
+        division, progress = roster.divisions[sid], roster.group.progress[sid]
+        if division.drain_until is None or len(progress.waiting) > MOST_AWAITED:
+            return False
+        now_ms = self._world.now_ms()
+        last = now_ms + (division.drain_until - now) * 1000
+        due = max((wait.due for wait in progress.waiting if now_ms < wait.due < last), default=None)
+        if due is not None:
+            self._deadlines.set((TIMER, roster.group.id, sid), now + (due - now_ms) / 1000)
+        return due is not None
+
+    def rest(self, roster: Roster, sid: int, now: float, *, drained: bool) -> None:
+        """A subject goes back to plain offsets, and retries stay. Where they are due, and nobody has acked
+        them, they are tried again later."""
+        division = roster.divisions[sid]
+        if drained:
+            division.reset_timers()
+            return
+        after = self._world.config(roster.group.name).auto_exclusive_after_ms / 1000
+        division.below_two_since = division.drain_until = None
+        division.rest_until = now + max(after, LOOK_AGAIN_SECONDS) * division.patience
+        division.patience = min(division.patience * 2, MAX_PATIENCE)

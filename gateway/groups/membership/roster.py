@@ -212,6 +212,7 @@ class Division:
         "plain",
         "pull",
         "reason",
+        "rest_until",
         "step",
         "subscribers",
     )
@@ -238,6 +239,8 @@ class Division:
         self.patience = 1.0
         """Grows when a drain did not succeed."""
         self.drain_until: float | None = None
+        self.rest_until = 0.0
+        """Retries that are due were handed out and not acked: they are not tried again before."""
 
     @property
     def in_use(self) -> bool:
@@ -255,7 +258,7 @@ class Division:
 
     def reset_timers(self) -> None:
         self.below_two_since = self.drain_until = None
-        self.patience = 1.0
+        self.patience, self.rest_until = 1.0, 0.0
 
 
 class Roster:

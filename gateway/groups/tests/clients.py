@@ -58,6 +58,7 @@ class Client:
     generation: int = -1
     next_beat: float = 0.0
     software: str = "kafka-python"
+    commits: bool = True
     loses: bool = False
     """The next answer does not arrive."""
     caller: Caller = field(init=False)
@@ -112,7 +113,7 @@ class Client:
         self._commit(topics)
 
     def _commit(self, positions: dict[str, int]) -> None:
-        if not positions:
+        if not positions or not self.commits:
             return
         request = OffsetCommitRequest(
             group_id=GROUP,
