@@ -12,12 +12,13 @@ round for a Fetch at a pull offset, all of it without a pause in between:
 
 An answer need not wait until a pull is synced. A commit's must, for its ack.
 
-What was delivered before is handed out in smaller and smaller parts, half as many with each attempt. Near
-the limit, or when a part is one message, it is handed out *alone*: to a member that holds nothing else, and
-that is given nothing else while it has it. So a message that kills its consumers does not take its
-neighbours along. That must not stop anybody who acks only after many messages: a member that sits on one
-for long (ALONE_MS) is given others again, and a message that waited so long for a member without others
-goes to any.
+What was delivered before is handed out in smaller and smaller parts: half as many with each attempt, or
+fewer where the limit is low, so that the last attempt is of one message. Such a message is handed out *alone*:
+to a member that holds nothing else, and that is given nothing else while it has it. So a message that kills
+its consumers does not take its neighbours along. That must not stop anybody who acks only after many
+messages: a member that sits on one for long (ALONE_MS) is given others again, and a message that waited so
+long for a member without others goes to any. Nor must it stop other messages: while there are any, one
+member at a time has a message alone, and for half of the time at most (sharing/hand_outs.py).
 
 Acks are cumulative within one pull log. What counts as one is `ack`'s to say, and None means that there is
 nothing to write: the offset says nothing new, was never given, or lies in a gap that an unclean start has
@@ -90,12 +91,17 @@ class Caution(NamedTuple):
     """How many of the first attempt are handed out at once."""
     strict: bool = True
     """A message that is to be handled alone waits for a member that holds nothing."""
+    others_first: bool = False
+    """Nothing is handed out alone now."""
 
     def part(self, attempt: int) -> int:
-        """How many of this attempt are handed out at once; 1: alone."""
-        if attempt >= max(2, self.limit - 1):
+        """How many of this attempt are handed out at once; 1: alone, from the second attempt on."""
+        if attempt <= 1:
+            return self.most
+        if attempt >= min(self.limit, 32):
             return 1
-        return max(1, self.most >> (attempt - 1)) if attempt < 32 else 1
+        even = int(self.most ** ((self.limit - attempt) / (self.limit - 1)))
+        return max(1, min(even, self.most >> (attempt - 1)))
 
     def alone(self, attempt: int) -> bool:
         return attempt > 1 and self.part(attempt) == 1
@@ -148,7 +154,7 @@ def _again(
         if part.first < earliest:
             continue
         if caution.alone(part.attempt):
-            if not given and not (log.unacked and caution.strict):
+            if not given and not caution.others_first and not (log.unacked and caution.strict):
                 return [part._replace(size=1)]
             continue
         most = min(most, caution.part(part.attempt) - sum(each.size for each in given))
@@ -167,10 +173,12 @@ def holds_alone(log: PullLog, caution: Caution, now_ms: int) -> bool:
     return caution.alone(lease.attempt) and now_ms - lease.at < ALONE_MS
 
 
-def awaits_alone(progress: Progress, caution: Caution) -> bool:
-    """Whether a message waits for a member that holds nothing else."""
+def awaits_alone(progress: Progress, caution: Caution) -> tuple[bool, bool]:
+    """Whether a message waits for a member that holds nothing else; and whether one waits that was delivered
+    before and may go to any."""
     parts = progress.redelivery.parts(progress.redelivery.total, LOOKED_AT)
-    return any(caution.alone(part.attempt) for part in parts)
+    found = {caution.alone(part.attempt) for part in parts}
+    return True in found, False in found
 
 
 def portion(at_hand: int, sharers: int, known: bool) -> int:

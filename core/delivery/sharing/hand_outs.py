@@ -13,7 +13,10 @@ have some more when it has been patient, and a member that has waited long while
 more than its share makes that one rebalance. See core/delivery/policy.py.
 
 A message that is to be handled alone (core/delivery/engine.py) needs a member that holds nothing. So one
-member is *reserved* for it: it is given nothing more until it has acked what it has, but not for ever.
+member is *reserved* for it: it is given nothing more until it has acked what it has, but not for ever. A
+client that commits by itself acks after 5 s, and a member that dies may leave hundreds of such messages. So
+while others could be handed out, one member at a time is reserved or has a message alone; and then as much
+time as that took belongs to the others.
 """
 
 from __future__ import annotations
@@ -103,10 +106,16 @@ class HandOuts:
         self._fed = 0
         self._listens = False
         self._reserved: PullLog | None = None
-        self._alone_since: int | None = None
-        """Since when a message waits for a member that holds nothing (ms)."""
         self._opened_for: int | None = None
         """How many members subscribed to the subject when the group began to share it."""
+        self._reserved_at = 0
+        """Since when (ms)."""
+        self._alone: PullLog | None = None
+        """The member that was given a message alone last, as long as it is given nothing else."""
+        self._alone_since = 0
+        """Since when it is, the time counted for which it was reserved (ms)."""
+        self._others_until = 0
+        """Until then nothing is handed out alone, if there is anything else (ms)."""
         self._earliest = -1
         """The subject's earliest sequence when the group was last compared with it."""
 
@@ -253,9 +262,10 @@ class HandOuts:
         most = config.lease_max_records
         caution = Caution(sharing.retry_policy(self.group).limit, most)
         if progress.redelivery.total or log.unacked == 1:
-            caution = caution._replace(strict=self._is_patient(progress, caution))
-            if self._is_reserved(progress, log, caution):
+            found = self._alone_or_not(progress, log, caution, fresh=allowed is Allowed.ALL)
+            if found is None:
                 return False
+            caution = found
         sharers = self._sharers(progress, log)
         everything = is_share and sharers == 1
         if not is_share:
@@ -283,10 +293,10 @@ class HandOuts:
         if not ranges:
             self._policy.nothing_given(log, now)
             return False
-        if self._reserved is log and caution.alone(ranges[0].attempt):
-            self._reserved = None
-            if caution.strict:
-                self._alone_since = None
+        if caution.alone(ranges[0].attempt):
+            at = self._sharing.now_ms()
+            self._alone_since = at if self._reserved is None else self._reserved_at
+            self._alone, self._reserved = log, None
         if unknown and ranges[-1].size > FIRST_HAND_OUT:
             ranges[-1] = self._first(ranges[-1])
         if not everything:
@@ -306,25 +316,39 @@ class HandOuts:
             self._opened_for = sum(name in member.subscription for member in members)
         return self._opened_for
 
-    def _is_patient(self, progress: Progress, caution: Caution) -> bool:
-        """Whether messages that are to be handled alone can still wait for a member that holds nothing."""
-        if not awaits_alone(progress, caution):
-            self._reserved = self._alone_since = None
-            return True
+    def _alone_or_not(
+        self, progress: Progress, log: PullLog, caution: Caution, *, fresh: bool
+    ) -> Caution | None:
+        """How careful to be with this member now; None: it is given nothing, for it handles a message alone,
+        or is about to. `fresh`: messages that were never delivered may be handed out."""
         now = self._sharing.now_ms()
-        if self._alone_since is None:
-            self._alone_since = now
-        return now - self._alone_since < ALONE_MS
+        if holds_alone(log, caution, now):
+            return None
+        alone, others = awaits_alone(progress, caution)
+        if not alone:
+            self._reserved = None
+            return caution
+        others = others or (fresh and progress.cursor < self.subject.high_watermark)
+        if not self._is_turn(caution, now) and others:
+            return caution._replace(others_first=True)
+        if self._reserved is None or not self._is_there(self._reserved):
+            self._reserved, self._reserved_at = log, now
+        if now - self._reserved_at >= ALONE_MS:
+            return caution._replace(strict=False)
+        return None if self._reserved is log and log.unacked else caution
 
-    def _is_reserved(self, progress: Progress, log: PullLog, caution: Caution) -> bool:
-        """Whether a member is to be given nothing: it handles a message alone, or is about to."""
-        if holds_alone(log, caution, self._sharing.now_ms()):
-            return True
-        if self._alone_since is None or not caution.strict:
-            return False
-        if self._reserved is None or self._progress(self._reserved) is None:
-            self._reserved = log
-        return self._reserved is log and log.unacked > 0
+    def _is_there(self, log: PullLog) -> bool:
+        """Whether its member can be given something. Who left a share group may only acknowledge."""
+        return log.member_id in self.group.members and self._progress(log) is not None
+
+    def _is_turn(self, caution: Caution, now: int) -> bool:
+        """Whether a message may be handed out alone although there are others."""
+        if self._alone is not None:
+            if self._progress(self._alone) is not None and holds_alone(self._alone, caution, now):
+                return False
+            self._others_until = now + (now - self._alone_since)
+            self._alone = None
+        return now >= self._others_until
 
     def _first(self, given: Range) -> Range:
         """FIRST_HAND_OUT, and the rest of the batch with it if that is wanted too."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kumquat.core.delivery import actions, engine
 from kumquat.core.delivery.engine import ALONE_MS, Caution
@@ -134,3 +136,116 @@ def test_the_back_off_is_bounded_whatever_the_configs_say() -> None:
         assert 2**31 <= policy.backoff(attempt) <= 2**40
         assert RetryPolicy(0, 100.0, 2**40).backoff(attempt) == 0
         assert RetryPolicy(1000, 1.0, 600_000).backoff(attempt) == 1000
+
+
+COMMIT_MS = 5000
+"""How often a client acks that commits by itself."""
+
+
+class Crowd:
+    """Members that ack every few seconds, and die of a poisonous message without an ack."""
+
+    def __init__(self, it: Rig, members: int, poison: set[int]) -> None:
+        self.it, self.poison = it, poison
+        self.logs = {it.join(1): it.now() for _ in range(members)}
+        """With when each acked last."""
+        self.seen: set[int] = set()
+        """Messages that a member has handled."""
+
+    def step(self, ms: int = 500) -> None:
+        self.it.pass_time(ms)
+        for log, acked in list(self.logs.items()):
+            self.it.give(1, log)
+            held = {s for one in log.leases for s in range(one.first, one.behind)}
+            if held & self.poison:
+                del self.logs[log]
+                die(self.it, 1, log)
+                self.logs[self.it.join(1)] = self.it.now()
+                continue
+            self.seen |= held
+            if self.it.now() - acked >= COMMIT_MS:
+                self.logs[log] = self.it.now()
+                if held:
+                    ack(self.it, 1, log)
+
+    @property
+    def finished(self) -> bool:
+        progress = self.it.progress(1)
+        return progress.cursor == self.it.subject.high_watermark and progress.settled
+
+
+def dead(it: Rig) -> set[int]:
+    return {s for each in it.progress(1).doomed.values() for s in range(each.first, each.end)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    limit=st.sampled_from([2, 3, 4, 5, 16]),
+    members=st.integers(1, 3),
+    count=st.integers(1, 60),
+    poison=st.sets(st.integers(0, 59), min_size=1, max_size=2),
+)
+def test_members_that_ack_rarely_get_all_that_is_healthy_in_few_hand_outs(
+    limit: int, members: int, count: int, poison: set[int]
+) -> None:
+    poison = {each % count for each in poison}
+    with rig(Config(delivery_count_limit=limit, retry_backoff_max_ms=2000)) as it:
+        it.make_group(1)
+        it.subject.produce(count)
+        crowd = Crowd(it, members, poison)
+        for _ in range(20_000):
+            crowd.step()
+            if crowd.finished:
+                break
+        assert crowd.finished
+        assert dead(it) == poison
+        assert crowd.seen == set(range(count)) - poison
+        assert it.sharing.hand_outs <= count + 8 * limit * len(poison) + 8 * members
+
+
+def test_with_one_attempt_nothing_is_delivered_twice() -> None:
+    """What a member holds when it dies is lost with it: that is what a limit of one says."""
+    with rig(Config(delivery_count_limit=1)) as it:
+        it.make_group(1)
+        it.subject.produce(40)
+        crowd = Crowd(it, 1, {7})
+        for _ in range(200):
+            crowd.step()
+        assert crowd.finished
+        assert {7} <= dead(it)
+        assert crowd.seen | dead(it) == set(range(40))
+        assert not crowd.seen & dead(it)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("limit", [2, 3, 16])
+def test_suspects_take_half_of_the_time_at_most_from_fresh_messages(
+    limit: int, members: int
+) -> None:
+    with rig(Config(delivery_count_limit=limit)) as it:
+        it.make_group(1)
+        it.subject.produce(200)
+        crowd = Crowd(it, members, {0})
+        crowd.step()
+        steps = 240
+        late = 0
+        for _ in range(steps):
+            it.subject.produce(1)
+            crowd.step()
+            late += 1 if it.subject.high_watermark - it.progress(1).cursor > 2 * members else 0
+        assert late <= steps / 2 + 2 * COMMIT_MS / 500
+        assert it.progress(1).cursor >= it.subject.high_watermark - 2 * ALONE_MS // 500
+
+
+def test_one_failure_does_not_make_a_group_with_a_low_limit_handle_each_message_alone() -> None:
+    with rig(Config(delivery_count_limit=3)) as it:
+        it.make_group(1)
+        it.subject.produce(40)
+        first = it.join(1)
+        assert it.give(1, first)
+        die(it, 1, first)
+        crowd = Crowd(it, 1, set())
+        for _ in range(150):  # 75 s
+            crowd.step()
+        assert crowd.seen == set(range(40))
+        assert it.sharing.hand_outs <= 8
