@@ -24,6 +24,7 @@ STORED: list[tuple[Action, bytes]] = [
     (actions.Share(1, 7, 42), b'["share",1,7,42]'),
     (actions.Unshare(1, 7), b'["unshare",1,7]'),
     (actions.Unshare(1, 7, 42), b'["unshare",1,7,42]'),
+    (actions.InOrder(1, 7, 42), b'["inorder",1,7,42]'),
     (actions.Slot(1, 7, 2, "m", 100), b'["slot",1,7,2,"m",100]'),
     (actions.Pull(1, 7, 2, 100, [[42, 5, 1], [50, 1, 2]]), b'["pull",1,7,2,100,[[42,5,1],[50,1,2]]]'),
     (actions.Ack(1, 7, 2, 103), b'["ack",1,7,2,103]'),

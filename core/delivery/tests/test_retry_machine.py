@@ -314,6 +314,13 @@ class RetryMachine(RuleBasedStateMachine):
         assert not model.held
         model.shared = False
 
+    def see_inorder(self, model: Model, in_order: actions.InOrder) -> None:
+        """Only where nothing above is left."""
+        assert not model.held
+        assert all(sequence < in_order.sequence for sequence in model.left)
+        assert in_order.sequence == model.cursor
+        model.shared = False
+
     # --- the broker ------------------------------------------------------------------------------
 
     def restart(self, kept: int) -> None:
@@ -614,6 +621,18 @@ class RetryMachine(RuleBasedStateMachine):
         for log in list(group.progress[SID].pull_logs.values()):
             self.go(group, log)
         self.run(actions.Unshare(PLAIN, SID))
+
+    @precondition(lambda self: self.models[PLAIN].shared)
+    @rule()
+    def end_sharing_while_retries_wait(self) -> None:
+        group = self.rig.groups.by_id[PLAIN]
+        progress, now = group.progress[SID], self.rig.now()
+        if progress.drained(now) and not progress.settled:
+            for log in list(progress.pull_logs.values()):
+                self.go(group, log)
+            at = progress.in_order_from(now, exact=True)
+            assert at == progress.in_order_from(now, exact=False) == progress.cursor
+            self.run(actions.InOrder(PLAIN, SID, at))
 
     # --- what must hold --------------------------------------------------------------------------
 

@@ -71,6 +71,8 @@ def made(groups: Groups, kind: str, gid: int, sid: int, member_id: str, n: int) 
         return None
     if kind == "unshare":
         return actions.Unshare(gid, sid) if progress.settled else None
+    if kind == "inorder":
+        return actions.InOrder(gid, sid, n) if progress.shared else None
     if log is None:
         return None
     if kind == "release":
@@ -81,7 +83,7 @@ def made(groups: Groups, kind: str, gid: int, sid: int, member_id: str, n: int) 
 
 
 KINDS = ["group", "forget", "member", "left", "commit", "share", "unshare", "slot"]
-KINDS += ["release", "drop", "gone", "heard", "silent", "ack", "expire"]
+KINDS += ["release", "drop", "inorder", "gone", "heard", "silent", "ack", "expire"]
 """`pull` is applied, and never taken back."""
 STEPS = st.tuples(
     st.sampled_from([*KINDS, "pull", "pull"]),
@@ -180,6 +182,8 @@ def test_an_expire_that_is_taken_back_gives_the_leases_back() -> None:
         [actions.Retry(1, 5, 1, [[5, 1, 2, 900]])],
         [actions.Retry(1, 5, 0, [[5, 1, 2, 900]])],
         [actions.Retry(1, 5, 1, [[5, 1, 2, 900]]), actions.Unshare(1, 5, 0)],
+        [actions.Retry(1, 5, 1, [[5, 1, 2, 900]]), actions.InOrder(1, 5, 6)],
+        [actions.Retry(1, 5, 1, [[5, 1, 2, 900]]), actions.InOrder(1, 5, 0)],
         [actions.Retry(1, 5, 1, [[5, 1, 2, 900]]), actions.Settle(1, 5, [[0, 12]])],
         [
             actions.Retry(1, 5, 1, [[5, 1, 2, 0]]),

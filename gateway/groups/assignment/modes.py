@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from kumquat.gateway.groups.assignment.sharers import UNNAMED
+from kumquat.gateway.groups.assignment.sharers import UNNAMED, is_sink_task
 from kumquat.gateway.groups.membership.protocol import KIP_848
 from kumquat.gateway.groups.membership.roster import Division, Roster
 
@@ -105,8 +105,12 @@ class Modes:
         stranger = next(iter(division.non_sharers), None)
         if stranger is None or not matters:
             return
-        software = roster.group.members[stranger].software or UNNAMED
-        division.reason = f"the client of member {stranger} ({software}) is not known to share"
+        member = roster.group.members[stranger]
+        division.reason = (
+            f"member {stranger} is a sink task of Kafka Connect, which may keep offsets itself"
+            if is_sink_task(member.client_id)
+            else f"the client of member {stranger} ({member.software or UNNAMED}) is not known to share"
+        )
         if roster.reason != division.reason:
             self._draft.undo.keep(roster)
             roster.reason = division.reason

@@ -20,7 +20,13 @@ Who a client is
 
   kafka-python 2.0 and 2.1, which have no name either, were looked at: they join in version 2 or 3. Where
   signs are in doubt a client is unnamed, and its group exclusive.
-  The client id is no sign: users set it. KafkaJS asks ApiVersions on its first connection only.
+  The client id is no sign that a client shares: users set it. KafkaJS asks ApiVersions on its first
+  connection only.
+
+Kafka Connect's sink tasks are Java clients, and share badly: sinks that keep offsets themselves (S3, HDFS)
+seek to them after a rebalance, and pull offsets have changed by then. Connect gives their consumers client ids
+that begin with `connector-consumer-`. So a member with such a client id keeps its group exclusive. Where that
+is a mistake, nothing is lost by it.
 """
 
 from __future__ import annotations
@@ -37,6 +43,8 @@ UNNAMED = "unnamed"
 """What is stored of a client that neither names itself nor shows the signs of one on the list."""
 ROUND_ROBIN_ASSIGNER = "RoundRobinAssigner"
 AIOKAFKA, KAFKA_GO, KAFKA_JS, SARAMA = "aiokafka", "kafka-go", "KafkaJS", "sarama"
+SINK_TASK = "connector-consumer-"
+"""How the client ids of Connect's sink tasks begin."""
 AIOKAFKA_ASSIGNORS = frozenset({"range", "roundrobin", "sticky"})
 
 
@@ -88,8 +96,12 @@ def name_of(software: str) -> str:
     return software.partition(" ")[0]
 
 
-def may_share(software: str) -> bool:
-    return name_of(software) in SHARERS
+def may_share(software: str, client_id: str = "") -> bool:
+    return name_of(software) in SHARERS and not is_sink_task(client_id)
+
+
+def is_sink_task(client_id: str) -> bool:
+    return client_id.startswith(SINK_TASK)
 
 
 def forgets(software: str) -> bool:

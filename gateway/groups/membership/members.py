@@ -241,12 +241,13 @@ class Members:
         if software != member.software:
             self.draft.put(roster.group, member, software=software)
         manner = manner_of(member.kind, software)
-        if (manner, may_share(software)) == (presence.manner, presence.can_share):
+        can_share = may_share(software, member.client_id)
+        if (manner, can_share) == (presence.manner, presence.can_share):
             return
         self._undo.keep(presence)
         presence.manner = manner
-        if presence.can_share != may_share(software):
-            presence.can_share = not presence.can_share
+        if presence.can_share != can_share:
+            presence.can_share = can_share
             for sid in presence.topics:
                 self.divisions.count_non_sharer(roster, sid, presence)
                 self.divisions.advance(roster, sid, now)
@@ -466,7 +467,7 @@ class Members:
 
 
 def _can_share(member: Member) -> bool:
-    return member.kind == SHARE or may_share(member.software)
+    return member.kind == SHARE or may_share(member.software, member.client_id)
 
 
 def is_client_assigned(group: Group) -> bool:

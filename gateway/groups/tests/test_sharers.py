@@ -105,6 +105,28 @@ def test_a_group_with_a_client_that_is_not_known_stays_exclusive_and_says_why(
     assert why(world) == ""
 
 
+def test_a_sink_task_of_connect_keeps_its_group_exclusive_and_says_so() -> None:
+    assert may_share("apache-kafka-java 4.3.1", "consumer-1")
+    assert not may_share("apache-kafka-java 4.3.1", "connector-consumer-s3-sink-0")
+    world, owner, _ = owner_and_joiner()
+    tasks = [Classic(world, f"task{n}", ["t"], software="apache-kafka-java") for n in range(2)]
+    for n, task in enumerate(tasks):
+        task.caller = task.caller._replace(client_id=f"connector-consumer-s3-sink-{n}")
+    owner.leave()
+    end(world, *tasks)
+    assert sorted(holds(world, task) for task in tasks) == ["none", "plain"]
+    assert set(world.handled["t"].values()) == {1}
+    assert "is a sink task of Kafka Connect" in why(world)
+    world.restart()
+    for task in tasks:
+        task.reconnect()
+        task.caller = task.caller._replace(client_id="connector-consumer-s3-sink-0")
+    assert "is a sink task of Kafka Connect" in why(world)
+    world.set_mode("shared")
+    live(world, *tasks, reads=1)
+    assert [holds(world, task) for task in tasks] == ["pull", "pull"]
+
+
 def test_a_mode_that_is_set_overrides_the_list() -> None:
     world, owner, _ = owner_and_joiner()
     world.set_mode("shared")
