@@ -80,8 +80,8 @@ class Unshare(NamedTuple):
     gid: int
     sid: int
     sequence: int | None = None
-    """Where to go on, although some above are acked: written by brokers that did not know InOrder. None, and
-    not written: nothing is unacked."""
+    """Where to go on, although some above are acked: written by brokers that did not know InOrder. None,
+    and not written: nothing is unacked."""
 
 
 class InOrder(NamedTuple):

@@ -13,12 +13,12 @@ round for a Fetch at a pull offset, all of it without a pause in between:
 An answer need not wait until a pull is synced. A commit's must, for its ack.
 
 What was delivered before is handed out in smaller and smaller parts: half as many with each attempt, or
-fewer where the limit is low, so that the last attempt is of one message. Such a message is handed out *alone*:
-to a member that holds nothing else, and that is given nothing else while it has it. So a message that kills
-its consumers does not take its neighbours along. That must not stop anybody who acks only after many
-messages: a member that sits on one for long (ALONE_MS) is given others again, and a message that waited so
-long for a member without others goes to any. Nor must it stop other messages: while there are any, one
-member at a time has a message alone, and for half of the time at most (sharing/hand_outs.py).
+fewer where the limit is low, so that the last attempt is of one message. Such a message is handed out
+*alone*: to a member that holds nothing else, and that is given nothing else while it has it. So a message
+that kills its consumers does not take its neighbours along. That must not stop anybody who acks only after
+many messages: a member that sits on one for long (ALONE_MS) is given others again, and a message that
+waited so long for a member without others goes to any. Nor must it stop other messages: while there are
+any, one member at a time has a message alone, and for half of the time at most (sharing/hand_outs.py).
 
 Acks are cumulative within one pull log. What counts as one is `ack`'s to say, and None means that there is
 nothing to write: the offset says nothing new, was never given, or lies in a gap that an unclean start has
@@ -174,8 +174,8 @@ def holds_alone(log: PullLog, caution: Caution, now_ms: int) -> bool:
 
 
 def awaits_alone(progress: Progress, caution: Caution) -> tuple[bool, bool]:
-    """Whether a message waits for a member that holds nothing else; and whether one waits that was delivered
-    before and may go to any."""
+    """Whether a message waits for a member that holds nothing else; and whether one waits that was
+    delivered before and may go to any."""
     parts = progress.redelivery.parts(progress.redelivery.total, LOOKED_AT)
     found = {caution.alone(part.attempt) for part in parts}
     return True in found, False in found

@@ -1,8 +1,8 @@
 """How far a group is in a subject: a plain position, or a cursor with pull logs while it shares.
 
 While the group reads with plain offsets, Progress is a position, retries, and what of the rest is acked or
-has its dead letter already (`done`). Retries that lie below the position are delivered when the group shares
-again (gateway/groups/assignment/modes.py). While it shares, `cursor` is the next sequence never
+has its dead letter already (`done`). Retries that lie below the position are delivered when the group
+shares again (gateway/groups/assignment/modes.py). While it shares, `cursor` is the next sequence never
 delivered. Each sequence below it is in exactly one place:
 
     pull_logs    leased to a member
@@ -108,8 +108,8 @@ class Progress:
         self.doomed_span = 1
         """No range that is doomed is longer."""
         self.done = Ranges()
-        """While the group reads with plain offsets: what is acked or has its dead letter, and is not below the
-        position. A client may send its command again, and sharing may begin below."""
+        """While the group reads with plain offsets: what is acked or has its dead letter, and is not below
+        the position. A client may send its command again, and sharing may begin below."""
         self.expired = 0
         """How many messages were gone, or could not be read, before they were acked."""
         self.committed_at = 0

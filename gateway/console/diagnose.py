@@ -15,7 +15,8 @@ while others work is named.
     stuck at          it asks for the same offset again and again, although there is something there
 
 All that is found is told, what hinders most first: a poison message beside a paused member is two
-sentences. Times are milliseconds since the epoch.
+sentences. While a group reads in order, a message that failed holds up nothing, and comes last.
+Times are milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -49,11 +50,20 @@ def diagnose(situation: Situation) -> list[Cause]:
     if not situation.members and not situation.other_members:
         return [*found, sentences.nobody(situation)]
     failing = situation.failing
+    failed: list[Cause] = []
     if failing is not None and failing.attempt >= FEW_ATTEMPTS:
-        found.append(sentences.poison(situation, failing))
+        failed.append(sentences.poison(situation, failing))
+    if situation.shared:
+        found, failed = [*found, *failed], []
+    return [*found, *_members(situation, found), *failed]
+
+
+def _members(situation: Situation, known: list[Cause]) -> list[Cause]:
+    """What hinders the members."""
+    found: list[Cause] = []
     still = situation.now - _last_change(situation) >= QUIET_MS
     if still and not situation.members:
-        return [*found, sentences.unassigned(situation)]
+        return [sentences.unassigned(situation)]
     suspects = [m for m in situation.members if still or _hoards(m, situation.now)]
     stopped = [m for m in suspects if _is_silent(m, situation.now)]
     awake = [m for m in suspects if m not in stopped]
@@ -63,7 +73,7 @@ def diagnose(situation: Situation) -> list[Cause]:
     found += [sentences.paused(situation, quiet)] if quiet else []
     if missing := [m for m in reading if _has_read_on(m, situation)]:
         found.append(sentences.uncommitted(situation, missing))
-    elif still and not found and reading:
+    elif still and not known and not found and reading:
         at = reading[0].lowest if situation.shared else reading[0].reads_at
         found += [] if at is None else [sentences.stuck(situation, reading[0], at)]
     return found

@@ -51,6 +51,8 @@ class Failing:
     """What a client said of it last."""
     held_by: str = ""
     """The member that has it now, for one more attempt."""
+    stranded: bool = False
+    """The group reads in order, and no member is there that could be given it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,11 @@ def poison(situation: Situation, failing: Failing) -> Cause:
         parts.append(Part(f", last with “{failing.reason}”"))
     if failing.held_by:
         parts += [Part("; "), Part(failing.held_by, "member"), Part(" has it for one more attempt")]
+    elif failing.stranded:
+        if failing.due is not None:
+            parts += [Part("; its next attempt is due since "), _time(failing.due)]
+        parts.append(Part(". The group reads in order, and no member's client is known to share: "))
+        parts.append(Part("it waits for one that is"))
     elif failing.due is not None and failing.due > situation.now:
         parts += [Part("; its next attempt is at "), _time(failing.due)]
     elif failing.due is not None:
@@ -161,11 +166,16 @@ def poison(situation: Situation, failing: Failing) -> Cause:
     if failing.limit > 0:
         parts.append(Part(f", and after {failing.limit} attempts it becomes a dead letter"))
     parts.append(Part("."))
+    stranded = (
+        "Start a member whose client can share, or set consume.mode=shared. "
+        if failing.stranded
+        else ""
+    )
     return Cause(
         "poison message",
         tuple(parts),
-        "Look at the message and at the consumer's log at that time. Fix the consumer, or let it reject "
-        "the message: it then becomes a dead letter, and can be sent back later.",
+        f"{stranded}Look at the message and at the consumer's log at that time. Fix the consumer, or let it "
+        "reject the message: it then becomes a dead letter, and can be sent back later.",
         situation.subject,
         (("The message", "message"), ("Dead letters", "letters")),
     )

@@ -319,8 +319,8 @@ class HandOuts:
     def _alone_or_not(
         self, progress: Progress, log: PullLog, caution: Caution, *, fresh: bool
     ) -> Caution | None:
-        """How careful to be with this member now; None: it is given nothing, for it handles a message alone,
-        or is about to. `fresh`: messages that were never delivered may be handed out."""
+        """How careful to be with this member now; None: it is given nothing, for it handles a message
+        alone, or is about to. `fresh`: messages that were never delivered may be handed out."""
         now = self._sharing.now_ms()
         if holds_alone(log, caution, now):
             return None

@@ -1,4 +1,4 @@
-"""Back to plain offsets while messages are not acked: what is read in order, what waits on, what is known."""
+"""Back to plain offsets while messages are not acked: what is read in order, and what waits on."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def test_nothing_is_read_before_its_time_and_what_is_acked_is_known(
         again.apply(action)
     assert again.snapshot(again.by_id[1]) == groups.snapshot(groups.by_id[1])
     again.apply(actions.Share(1, SID, at))
-    assert left(again.by_id[1].progress[SID]) | set(range(again.by_id[1].progress[SID].cursor, end)) == (
-        before
-    ), "what is acked is not delivered again when sharing begins below it"
+    assert left(again.by_id[1].progress[SID]) | set(
+        range(again.by_id[1].progress[SID].cursor, end)
+    ) == (before), "what is acked is not delivered again when sharing begins below it"

@@ -148,6 +148,22 @@ def test_a_poison_message_that_waits_for_a_member_or_is_with_one_is_said_to_come
     assert "failed 2 times (and 1 more has failed)" in text
 
 
+def test_a_retry_that_no_member_can_take_is_told_with_what_to_do() -> None:
+    stranded = Failing(17, 2, NOW - 5000, stranded=True)
+    (cause,) = diagnose(replace(STILL, lag=1, behind=0, failing=stranded, moved=NOW))
+    assert "message 17 of orders failed once; its next attempt is due since" in cause.sentence
+    assert "no member's client is known to share" in cause.sentence
+    assert "consume.mode=shared" in cause.advice
+
+
+def test_a_failed_message_is_not_blamed_for_a_group_that_reads_in_order() -> None:
+    failing = Failing(17, 2, NOW + 3_600_000)
+    quiet = with_member(replace(STILL, failing=failing), fetched=NOW - LONG)
+    assert names(quiet) == ["paused member", "poison message"]
+    stuck = with_member(replace(STILL, failing=failing), reads_at=40, began_at=40)
+    assert names(stuck) == ["stuck", "poison message"]
+
+
 def test_a_message_that_comes_for_the_first_time_is_called_poison() -> None:
     assert names(replace(SHARING, failing=Failing(17, 1, None), moved=NOW)) == []
 

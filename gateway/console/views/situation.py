@@ -21,6 +21,7 @@ from kumquat.core.delivery.progress import Progress
 from kumquat.core.logs.messages.subject import ENTRY
 from kumquat.gateway.admin.groups.standing import standing
 from kumquat.gateway.console.facts import Failing, MemberFacts, Situation
+from kumquat.gateway.groups.assignment.sharers import may_share
 from kumquat.gateway.groups.membership.protocol import CLIENT_ASSIGNED
 from kumquat.gateway.shares.sessions import Member as ShareMember
 
@@ -201,6 +202,17 @@ def _failing(broker: Broker, group: Group, subject: Subject, progress: Progress)
         limit=limit,
         reason=reason,
         held_by="" if member is None else member.client_id or member.id,
+        stranded=_is_stranded(group, progress, broker.actions.now_ms()),
+    )
+
+
+def _is_stranded(group: Group, progress: Progress, now: int) -> bool:
+    """A retry is due, and only a member that can share could take it."""
+    if progress.shared or not progress.due(now) or not group.members:
+        return False
+    return not any(
+        m.kind != CLIENT_ASSIGNED and may_share(m.software, m.client_id)
+        for m in islice(group.members.values(), MOST_MEMBERS)
     )
 
 

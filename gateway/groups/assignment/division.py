@@ -11,10 +11,10 @@ Rule: nobody gets `pull` while anyone holds `plain`, and back; a change of kind 
               … and nobody may take it up      plain: see `leave_to_strangers`
     CLOSING   shared, to be owned, all acked   nothing is handed out; it is taken from all; then plain
 
-Retries that wait for a later time do not hold up the way back to plain offsets: they stay with the group, and
-are delivered when it shares again. Whether it is to be shared: see modes.py. Who owns it, where it is not: owners.py. Members whose client is
-not known to share (sharers.py) get no pull log, unless the mode is `shared`. A share group (KIP-932) is
-always SHARING, from where its share.auto.offset.reset says.
+Retries that wait for a later time do not hold up the way back to plain offsets: they stay with the group,
+and are delivered when it shares again. Whether it is to be shared: see modes.py. Who owns it, where it is
+not: owners.py. Members whose client is not known to share (sharers.py) get no pull log, unless the mode is
+`shared`. A share group (KIP-932) is always SHARING, from where its share.auto.offset.reset says.
 """
 
 from __future__ import annotations

@@ -166,9 +166,7 @@ class Modes:
 
     # --- retries beside plain offsets ------------------------------------------------------------
 
-    def _must_visit(
-        self, roster: Roster, sid: int, progress: Progress | None, now: float
-    ) -> bool:
+    def _must_visit(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
         """Whether a subject that is read in order is to be shared until its retries are handed out: some
         are due, and somebody can take them."""
         division = roster.divisions[sid]
@@ -201,8 +199,8 @@ class Modes:
         return bool(division.pull) and now >= until
 
     def awaits_retries(self, roster: Roster, sid: int, now: float) -> bool:
-        """Whether retries are due so soon that a member that cannot share waits for them: then it reads them
-        in order."""
+        """Whether retries are due so soon that a member that cannot share waits for them: then it reads
+        them in order."""
         division, progress = roster.divisions[sid], roster.group.progress[sid]
         if division.drain_until is None or len(progress.waiting) > MOST_AWAITED:
             return False

@@ -24,9 +24,9 @@ Who a client is
   connection only.
 
 Kafka Connect's sink tasks are Java clients, and share badly: sinks that keep offsets themselves (S3, HDFS)
-seek to them after a rebalance, and pull offsets have changed by then. Connect gives their consumers client ids
-that begin with `connector-consumer-`. So a member with such a client id keeps its group exclusive. Where that
-is a mistake, nothing is lost by it.
+seek to them after a rebalance, and pull offsets have changed by then. Connect gives their consumers client
+ids that begin with `connector-consumer-`. So a member with such a client id keeps its group exclusive.
+Where that is a mistake, nothing is lost by it.
 """
 
 from __future__ import annotations
