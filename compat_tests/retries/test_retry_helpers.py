@@ -98,6 +98,32 @@ def test_a_message_comes_again_after_its_delay_and_alone(
     assert sorted(others, key=int) == [value for value in values if value != "7"]
 
 
+def test_a_group_that_becomes_exclusive_reads_on_while_retries_wait_and_gets_what_is_due(
+    bootstrap: str, topic: str, group: str, hire: Callable[..., Worker]
+) -> None:
+    workers = staff(hire, 1)
+    first = fill(bootstrap, topic, 20)
+    due: list[float] = []
+
+    def handle(worker: Worker, each: Got) -> None:
+        if each.value == "7":
+            worker.retry(each, after=timedelta(hours=1))
+        elif each.value == "8" and each.attempt == 1:
+            due.append(time.time() + 5)
+            worker.retry(each, after=5)
+
+    seen = work(workers, handle, lambda seen: len(seen) == len(first))
+    configure(bootstrap, group, **{"consume.mode": "exclusive"})
+    more = fill(bootstrap, topic, 10, first=20)
+    seen += work(workers, handle, lambda seen: len(seen) == len(more) + 1)
+    last = fill(bootstrap, topic, 10, first=30)
+    seen += work(workers, handle, lambda seen: len(seen) == len(last))
+    (again,) = [each for each in seen if each.attempt == 2]
+    assert again.value == "8"
+    assert again.at >= due[0]
+    assert sorted(each.value for each in seen) == sorted([*first, *more, *last, "8"])
+
+
 def test_without_a_delay_the_groups_backoff_counts(
     bootstrap: str, topic: str, group: str, hire: Callable[..., Worker]
 ) -> None:

@@ -174,8 +174,8 @@ def poison(situation: Situation, failing: Failing) -> Cause:
     return Cause(
         "poison message",
         tuple(parts),
-        f"{stranded}Look at the message and at the consumer's log at that time. Fix the consumer, or let it "
-        "reject the message: it then becomes a dead letter, and can be sent back later.",
+        f"{stranded}Look at the message and at the consumer's log at that time. Fix the consumer, or "
+        "let it reject the message: it then becomes a dead letter, and can be sent back later.",
         situation.subject,
         (("The message", "message"), ("Dead letters", "letters")),
     )

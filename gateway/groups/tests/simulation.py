@@ -87,10 +87,10 @@ class Simulation:
         self.frames += 1 if changes else 0
         self.groups.now_ms = self.now_ms()
         for action in changes:
-            if isinstance(action, actions.Drop) or (
-                isinstance(action, actions.Unshare) and action.sequence is not None
-            ):
-                self._excuse(action.gid, action.sid)
+            if isinstance(action, actions.Drop):
+                self._excuse(action.gid, action.sid, 0)
+            elif isinstance(action, actions.InOrder):
+                self._excuse(action.gid, action.sid, action.sequence)
             self.groups.apply(action)
             self.log.append(action)
             self.times.append(self.now_ms())
@@ -98,10 +98,10 @@ class Simulation:
                 self._twin.write(action, self.now_ms())
         return len(self.log)
 
-    def _excuse(self, gid: int, sid: int) -> None:
+    def _excuse(self, gid: int, sid: int, first: int) -> None:
         """A group goes from shared to plain although something is unacked: what is above comes again."""
         progress = self.groups.by_id[gid].progress[sid]
-        again = range(progress.lowest_unacked() or 0, progress.cursor)
+        again = range(max(first, progress.lowest_unacked() or 0), progress.cursor)
         self.excused[self.subjects.by_id[sid].name].update(again)
 
     def _begin(self, groups: Groups) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_a_sink_task_of_connect_keeps_its_group_exclusive_and_says_so() -> None:
     world, owner, _ = owner_and_joiner()
     tasks = [Classic(world, f"task{n}", ["t"], software="apache-kafka-java") for n in range(2)]
     for n, task in enumerate(tasks):
-        task.caller = task.caller._replace(client_id=f"connector-consumer-s3-sink-{n}")
+        task.caller = replace(task.caller, client_id=f"connector-consumer-s3-sink-{n}")
     owner.leave()
     end(world, *tasks)
     assert sorted(holds(world, task) for task in tasks) == ["none", "plain"]
@@ -120,7 +121,7 @@ def test_a_sink_task_of_connect_keeps_its_group_exclusive_and_says_so() -> None:
     world.restart()
     for task in tasks:
         task.reconnect()
-        task.caller = task.caller._replace(client_id="connector-consumer-s3-sink-0")
+        task.caller = replace(task.caller, client_id="connector-consumer-s3-sink-0")
     assert "is a sink task of Kafka Connect" in why(world)
     world.set_mode("shared")
     live(world, *tasks, reads=1)
