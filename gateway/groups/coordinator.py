@@ -220,18 +220,19 @@ class Coordinator:
     # --- time ------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """See to all that is due."""
-        for key in self.deadlines.due(now):
-            if key in self.deadlines:  # moved on by what came of another one
-                continue
-            try:
-                self._carry_out(now, self.decisions.passed, key, now)
-            except StorageError as error:
-                logger.error("groups cannot be written, trying again soon: %s", error)
-                self.deadlines.set(key, now + RETRY_SECONDS)
-                self._draft.keep()
-            except Exception:  # a fault of one group must not stop the clock of all
-                logger.exception("deadline %s failed", key)
+        """See to one deadline that is due, if there is one; `deadlines.next` says whether to come again.
+        Thousands may be due at once, and between two of them anybody may be heard, come or leave."""
+        key = self.deadlines.take(now)
+        if key is None:
+            return
+        try:
+            self._carry_out(now, self.decisions.passed, key, now)
+        except StorageError as error:
+            logger.error("groups cannot be written, trying again soon: %s", error)
+            self.deadlines.set(key, now + RETRY_SECONDS)
+            self._draft.keep()
+        except Exception:  # a fault of one group must not stop the clock of all
+            logger.exception("deadline %s failed", key)
 
     # --- what the rest of the broker reports -----------------------------------------------------
 

@@ -153,7 +153,16 @@ class GroupService:
             if trio.current_time() - self._sleeps_until > STALL_SECONDS:
                 # The whole broker stood still. Heartbeats wait to be read: read them first.
                 await trio.sleep(STALL_SECONDS)
-            self._do(lambda: self._core.tick(trio.current_time()))
+            await self._see_to_due(trio.current_time())
+
+    async def _see_to_due(self, now: float) -> None:
+        """What is due now, one deadline after the other, with turns for others. What becomes due meanwhile
+        is left for the next time: a stall between two turns is nobody's silence."""
+        turn = Turn()
+        while self._core.deadlines.next <= now:
+            self._do(self._core.tick, now)
+            if turn.over:
+                await turn.give_way()
 
     async def _expire_offsets(self) -> None:
         while True:

@@ -52,6 +52,10 @@ JUST_NOW_MS = 100
 """A client that closes commits, and leaves within that time."""
 MAX_GIVEN = 10_000
 """Member ids that were given and not used, over all groups."""
+MAX_GIVEN_LARGE = 500
+"""Likewise, for groups with a name of more than LARGE_NAME characters: such names cannot fill the memory, nor
+push out the ids that were given for others."""
+LARGE_NAME = 1000
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +124,8 @@ class Members:
         """Group name → member ids that were given with MEMBER_ID_REQUIRED and have not come back yet."""
         self._given: dict[tuple[str, str], None] = {}
         """The same, oldest first: of more than MAX_GIVEN the oldest are forgotten."""
+        self._given_large: dict[tuple[str, str], None] = {}
+        """The same for large names; MAX_GIVEN_LARGE of them."""
         self._by_topic: defaultdict[str, set[int]] = defaultdict(set)
         """Topic name → ids of the groups that have it among their names."""
         self._by_pattern: set[int] = set()
@@ -273,7 +279,7 @@ class Members:
         before = now if self._counted_silence_at is None else self._counted_silence_at
         passed = min(now - before, 2 * SILENCE_SECONDS)
         if passed > 0:
-            self.draft.append([actions.Silent(round(passed * 1000))])
+            self.draft.append_last([actions.Silent(round(passed * 1000))])
         self._undo.call(setattr, self, "_counted_silence_at", self._counted_silence_at)
         self._counted_silence_at = now
         self.deadlines.set((SILENCE,), now + SILENCE_SECONDS)
@@ -289,12 +295,15 @@ class Members:
 
     def give_id(self, group_id: str, prefix: str, session_ms: int, now: float) -> str:
         """An id for somebody who is to come back with it."""
-        if len(self._given) >= MAX_GIVEN:
-            self.arrived(*next(iter(self._given)))
+        given, most = self._given, MAX_GIVEN
+        if len(group_id) > LARGE_NAME:
+            given, most = self._given_large, MAX_GIVEN_LARGE
+        if len(given) >= most:
+            self.arrived(*next(iter(given)))
         member_id = new_member_id(prefix)
         self._keep_pending(group_id, member_id)
         self.pending[group_id].add(member_id)
-        self._given[group_id, member_id] = None
+        given[group_id, member_id] = None
         self.deadlines.set((PENDING, group_id, member_id), now + session_ms / 1000)
         return member_id
 
@@ -305,12 +314,14 @@ class Members:
             self._keep_pending(group_id, member_id)
             given.discard(member_id)
             self._given.pop((group_id, member_id), None)
+            self._given_large.pop((group_id, member_id), None)
             if not given:
                 del self.pending[group_id]
             self.deadlines.drop((PENDING, group_id, member_id))
 
     def _keep_pending(self, group_id: str, member_id: str) -> None:
         self._undo.item(self._given, (group_id, member_id))
+        self._undo.item(self._given_large, (group_id, member_id))
         self._undo.item(self.pending, group_id)
         if group_id in self.pending:
             self._undo.whole(self.pending[group_id])

@@ -46,6 +46,20 @@ def test_ids_that_nobody_comes_back_with_are_not_kept_without_bound(
     assert late.error_code == ErrorCode.NONE
 
 
+def test_ids_for_large_group_names_are_few_leave_nothing_behind_and_push_out_no_others() -> None:
+    world = Simulation()
+    honest = join(world, needs_id=True, group_id="honest").member_id
+    for number in range(3 * members.MAX_GIVEN_LARGE):
+        join(world, needs_id=True, group_id=f"{number}" + "x" * members.LARGE_NAME)
+    kept = world.coordinator.decisions._members
+    assert len(kept.pending) == members.MAX_GIVEN_LARGE + 1
+    deadlines = world.coordinator.deadlines
+    assert len(deadlines._heap) == len(deadlines._place) == len(deadlines) == len(kept.pending)
+    assert not world.coordinator._draft.undo._steps
+    late = join(world, needs_id=True, group_id="honest", member_id=honest)
+    assert late.error_code == ErrorCode.NONE
+
+
 def test_metadata_of_all_members_together_is_bounded_and_a_member_comes_back_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
