@@ -85,6 +85,7 @@ def main() -> int:
         columns, broken = measure(scenario, keys, scale)
         failed |= broken
         if columns:
+            failed |= any(floor.must and not floor.met(columns) for floor in scenario.floors)
             results.append((scenario, columns))
             print("\n".join([*report.table(scenario, columns), ""]), flush=True)
     print("\n".join(report.floors(results)))

@@ -130,6 +130,8 @@ class Floor:
     limit: float
     at_least: bool
     value: Callable[[Columns], float]
+    must: bool = False
+    """The whole run fails where it is not met."""
 
     def met(self, columns: Columns) -> bool:
         found = self.value(columns)
@@ -151,9 +153,9 @@ def ratio(
     )
 
 
-def own(metric: str, *, at_most: float) -> Floor:
+def own(metric: str, *, at_most: float, must: bool = False) -> Floor:
     """A number of Kumquat's alone."""
-    return Floor(metric, at_most, False, lambda columns: columns["kumquat"][metric])
+    return Floor(metric, at_most, False, lambda columns: columns["kumquat"][metric], must)
 
 
 def share(metric: str, of: str, *, at_least: float | None = None, at_most: float = 0) -> Floor:

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import zstandard
 from crc32c import crc32c
 
-from bench.load import frames
+from bench.load import crowds, frames
 from bench.load.child import Child, main
 from bench.load.probe import fetch_request
+from bench.load.wire import array, compact, frame, text, uvarint
 
 BIG = 100_000_000
 EMPTY = "empty"
@@ -44,27 +45,6 @@ class Attacked:
 
 def start(work: Attack) -> Child[Attacked]:
     return Child("bench.load.hostile", work, Attacked)
-
-
-def frame(key: int, version: int, body: bytes, flexible: bool = False) -> bytes:
-    head = struct.pack(">hhih", key, version, 0, -1) + (b"\0" if flexible else b"")
-    return struct.pack(">i", len(head) + len(body)) + head + body
-
-
-def text(value: str) -> bytes:
-    return struct.pack(f">h{len(value)}s", len(value), value.encode())
-
-
-def uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def array(count: int, elements: bytes) -> bytes:
-    return struct.pack(">i", count) + elements
 
 
 # --- single requests --------------------------------------------------------------------------
@@ -137,9 +117,6 @@ def body_tags(size: int) -> bytes:
 
 
 def heartbeat(group: str, member: str, pattern: str) -> bytes:
-    def compact(value: str) -> bytes:
-        return uvarint(len(value) + 1) + value.encode()
-
     body = compact(group) + compact(member) + struct.pack(">i", 0) + b"\0\0"
     body += struct.pack(">i", 60_000) + b"\0" + compact(pattern) + b"\0" + b"\1" + b"\0"
     return frame(68, 1, body, flexible=True)
@@ -318,8 +295,17 @@ KINDS: dict[str, Callable[[Clients], None]] = {
     "polls-10k": _polls,
     "zstd-60mb": lambda c: _bombs(c, 4, zeros_zstd(60)),
     "gzip-1gb": lambda c: _bombs(c, 1, zeros_gzip(1000)),
+    "large-names-24k": lambda c: crowds.join_large_names(c, 24_000),
+    "sessions-4k-groups": lambda c: crowds.join_many(c, groups=4_000, members=1),
+    "sessions-4k-members": lambda c: crowds.join_many(c, groups=1, members=4_000),
+    "lost-shares-2k": lambda c: crowds.lose_shares(c, 2_000),
+    "fragments-20k": lambda c: crowds.close_with_fragments(c, topics=10),
+    "acks-80k": lambda c: crowds.acknowledge_much(c, 80_000),
+    "connections-10k": lambda c: crowds.come_and_go(c, 10_000),
 }
 """By name: what is asked, and how much of it; k and m are thousands and millions of names or numbers."""
+RESTARTED = ("sessions-4k-groups", "sessions-4k-members")
+"""After these the broker is killed and started again: then all sessions end at the same time."""
 
 
 def _attack(work: Attack) -> Attacked:

@@ -53,8 +53,8 @@ JUST_NOW_MS = 100
 MAX_GIVEN = 10_000
 """Member ids that were given and not used, over all groups."""
 MAX_GIVEN_LARGE = 500
-"""Likewise, for groups with a name of more than LARGE_NAME characters: such names cannot fill the memory, nor
-push out the ids that were given for others."""
+"""Likewise, for groups with a name of more than LARGE_NAME characters: such names cannot fill the memory,
+nor push out the ids that were given for others."""
 LARGE_NAME = 1000
 
 logger = logging.getLogger(__name__)

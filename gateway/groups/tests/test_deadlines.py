@@ -1,4 +1,4 @@
-"""Deadlines against a table that is searched through; and that nothing is kept of those that are dropped."""
+"""Deadlines against a table that is searched through; nothing is kept of those that are dropped."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_has_passed_is_found_and_nothing_else_whatever_was_taken_back(
             case "revert", *_:
                 undo.revert()
                 model = dict(kept)
-        assert {key: when for key in KEYS if (when := deadlines.when(key)) is not None} == model
+        assert [deadlines.when(key) for key in KEYS] == [model.get(key) for key in KEYS]
         assert len(deadlines._heap) == len(deadlines._place) == len(deadlines) == len(model)
         assert deadlines.next <= min(model.values(), default=float("inf"))
 
