@@ -23,7 +23,7 @@ from kumquat.core.delivery import actions
 from kumquat.core.delivery.actions import REJECTED, Action
 from kumquat.core.delivery.give_back import RetryPolicy, give_back
 from kumquat.core.delivery.progress import Progress
-from kumquat.core.delivery.pull_log import Lease, ShareLog
+from kumquat.core.delivery.pull_log import Lease, ShareLog, Walk
 from kumquat.core.errors import InvalidRecordState, InvalidRequest
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -64,12 +64,14 @@ def acknowledge(
     earliest: int,
     now_ms: int,
 ) -> Acknowledged:
-    """Raises InvalidRecordState or InvalidRequest."""
+    """The batches ascend. Raises InvalidRecordState or InvalidRequest. No more batches are taken than the
+    member holds messages, and those that lie below: they may be an iterator over very many."""
     accepted: list[list[int]] = []
     released: list[Lease] = []
     rejected: list[list[int]] = []
     renewed: list[tuple[int, int]] = []
     floor: int | None = None
+    walk = Walk(log.leases)
     for batch in batches:
         if batch.last >= progress.cursor:
             raise InvalidRequest(
@@ -77,12 +79,12 @@ def acknowledge(
                 f"{progress.cursor}"
             )
         for first, end, kind in batch.runs():
-            held = _held(log, first, end)
+            held = _held(walk, first, end)
             if held is None:
                 if floor is None:  # once: it looks at all that is leased, and batches may be many
                     floor = max(earliest, progress.lowest_unacked() or 0)
                 first = max(first, min(end, floor))
-                held = _held(log, first, end)
+                held = _held(walk, first, end)
             if held is None:
                 raise InvalidRecordState(
                     f"member {log.member_id} does not hold all offsets from {first} to {end - 1}: they are "
@@ -107,7 +109,7 @@ def acknowledge(
     return Acknowledged(made, renewed)
 
 
-def _held(log: ShareLog, first: int, end: int) -> list[Lease] | None:
+def _held(walk: Walk, first: int, end: int) -> list[Lease] | None:
     """The leases of these messages; None: the member does not hold all of them."""
-    held = log.held(first, end)
+    held = walk.held(first, end)
     return held if sum(lease.size for lease in held) == end - first else None

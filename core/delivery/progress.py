@@ -292,10 +292,12 @@ class Progress:
 
     # --- retries and dead letters ----------------------------------------------------------------
 
-    def accept(self, slot: int, ranges: Iterable[list[int]]) -> None:
+    def accept(self, slot: int, ranges: list[list[int]]) -> None:
         log = self.pull_logs[slot]
+        whole = self._take_whole(slot, ranges)
         for first, size in ranges:
-            log.take(first, first + size)
+            if whole.pop(first, None) is None:
+                log.take(first, first + size)
 
     def retry(self, slot: int, ranges: list[list[int]], now: int) -> None:
         """Those that are settled already stay settled. ValueError, with nothing changed: a number is out of

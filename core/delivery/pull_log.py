@@ -176,7 +176,37 @@ class ShareLog(PullLog):
         self.next = lease.end
 
     def take_whole(self, ranges: list[list[int]]) -> dict[int, Lease]:
-        return {}  # `take` costs little
+        """Likewise, also where a range is a part of a lease: as a rule they ascend, and one walk finds all
+        that are."""
+        taken: dict[int, Lease] = {}
+        kept: list[Lease] = []
+        rest = iter(self.leases)
+        lease = next(rest, None)
+        before = -1
+        for first, size, *_ in ranges:
+            if first < before or size <= 0:
+                continue
+            before = end = first + size
+            while lease is not None and lease.behind <= first:
+                kept.append(lease)
+                lease = next(rest, None)
+            if lease is None:
+                break
+            if lease.first > first or lease.behind < end:
+                continue  # it is not here, or in several leases
+            if lease.first < first:
+                kept.append(lease.part(0, first - lease.first))
+            skipped = first - lease.first
+            whole = not skipped and lease.behind == end
+            taken[first] = lease if whole else lease.part(skipped, size)
+            left = lease.behind - end
+            lease = lease.part(skipped + size, left) if left else next(rest, None)
+        if taken:
+            if lease is not None:
+                kept.append(lease)
+            self.leases = [*kept, *rest]
+            self.unacked -= sum(each.size for each in taken.values())
+        return taken
 
     def find(self, first: int, end: int) -> list[Lease]:
         """The leases that have any of the sequences from `first` to `end`."""
@@ -212,6 +242,29 @@ class ShareLog(PullLog):
     def clear(self) -> None:
         self.leases = []
         self.unacked = 0
+
+
+class Walk:
+    """Looks for one run of sequences after the other in leases that are sorted by them; each begins where
+    the one before ended, or behind. A client may name thousands."""
+
+    __slots__ = ("_at", "_leases")
+
+    def __init__(self, leases: list[Lease]) -> None:
+        self._leases = leases
+        self._at = 0
+
+    def held(self, first: int, end: int) -> list[Lease]:
+        """The leases of the sequences from `first` to `end`, cut to these."""
+        leases, at, size = self._leases, self._at, len(self._leases)
+        while at < size and leases[at].behind <= first:
+            at += 1
+        self._at = at
+        found: list[Lease] = []
+        while at < size and leases[at].first < end:
+            _part(leases[at], first, end, [], found)
+            at += 1
+        return found
 
 
 def _first(lease: Lease) -> int:

@@ -42,7 +42,7 @@ async def share_acknowledge(
     for topic in request.topics:
         for asked in topic.partitions:
             partition = Partition(topic.topic_id, asked.partition_index)
-            error = acknowledging.apply(partition, asked.acknowledgement_batches)
+            error = await acknowledging.apply(partition, asked.acknowledgement_batches)
             results.append((partition, _result(partition, error)))
             if turn.over:
                 await turn.give_way()

@@ -167,7 +167,7 @@ class _Answer:
                 if not asked.acknowledgement_batches:
                     continue
                 partition = Partition(topic.topic_id, asked.partition_index)
-                error = acknowledging.apply(partition, asked.acknowledgement_batches)
+                error = await acknowledging.apply(partition, asked.acknowledgement_batches)
                 self._acknowledged[partition] = error
                 if turn.over:
                     await turn.give_way()

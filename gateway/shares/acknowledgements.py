@@ -33,10 +33,9 @@ class Batch(Protocol):
     def acknowledge_types(self) -> list[int]: ...
 
 
-def check_batches(batches: Iterable[Batch], *, renews: bool) -> None:
-    """Raises InvalidShareRequest."""
+def check_batches(batches: Iterable[Batch], *, renews: bool, before: int = -1) -> int:
+    """Some batches behind that offset; gives the last offset that they name. Raises InvalidShareRequest."""
     highest = RENEW if renews else REJECT
-    before = -1
     for batch in batches:
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
         if first > last:
@@ -55,6 +54,7 @@ def check_batches(batches: Iterable[Batch], *, renews: bool) -> None:
                 f"and {RENEW} in a request with is_renew_ack; got {sorted(set(types))}"
             )
         before = last
+    return before
 
 
 def check_renewing_fetch(request: ShareFetchRequest) -> None:

@@ -29,6 +29,8 @@ from __future__ import annotations
 
 import logging
 import select
+from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -39,7 +41,6 @@ from kumquat.core.delivery.pull_log import ShareLog
 from kumquat.core.delivery.state import SHARE
 from kumquat.core.errors import InvalidRecordState, KumquatError
 from kumquat.gateway.net.acceptor import CLOSED
-from kumquat.gateway.shares.acknowledgements import RENEW
 from kumquat.gateway.shares.sessions import ShareSessions
 
 if TYPE_CHECKING:
@@ -181,20 +182,24 @@ class ShareService:
         group = None if log is None else self._shares.owner(subject.id, log)
         return None if log is None or group is None else Holding(group, log)
 
-    def acknowledge(self, member: Member, subject: Subject, batches: Sequence[Batch]) -> int:
+    def acknowledge(
+        self, member: Member, subject: Subject, batches: Sequence[Batch], *, renews: bool
+    ) -> int:
         """Apply what a member says of one subject, all of it or nothing. The batches are well-formed
-        (acknowledgements.py). Gives the position up to which the action log must be synced. Raises
-        KumquatError."""
-        renews = any(RENEW in batch.acknowledge_types for batch in batches)
+        (acknowledgements.py); `renews`: one of them does. Gives the position up to which the action log must
+        be synced. Raises KumquatError."""
         if renews and not self._config(member.group).share_renew_enable:
             raise InvalidRecordState(f"group {member.group} does not let its members renew")
         holding = self.holding(member, subject) or self._kept_of(member, subject)
         if holding is None:
             raise InvalidRecordState(f"member {member.id} holds nothing of {subject.name}")
-        acked = [
+        # Nobody holds anything below: of very many batches, few are looked at one by one.
+        lowest = holding.group.progress[subject.id].lowest_unacked() or 0
+        begin = bisect_left(batches, lowest, key=lambda batch: batch.last_offset)
+        acked = (
             AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-            for batch in batches
-        ]
+            for batch in islice(batches, begin, None)
+        )
         return self._shares.acknowledge(holding.group, subject, holding.log, acked)
 
     def lock_ms(self, group: str) -> int:

@@ -28,7 +28,7 @@ from kumquat.core.delivery.sharing.locks import Locks
 from kumquat.core.errors import KumquatError, StorageError, WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from kumquat.core.delivery.actions import Action
     from kumquat.core.delivery.sharing.locks import Ended
@@ -168,7 +168,7 @@ class Shares:
     # --- acks ------------------------------------------------------------------------------------
 
     def acknowledge(
-        self, group: Group, subject: Subject, log: ShareLog, batches: Sequence[AckBatch]
+        self, group: Group, subject: Subject, log: ShareLog, batches: Iterable[AckBatch]
     ) -> int:
         """All of them, or none; gives the position up to which the action log must be synced before the
         answer. Raises InvalidRecordState, InvalidRequest, StorageError."""

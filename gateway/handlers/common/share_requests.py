@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kumquat.core.delivery.dead_letters.open_letters import INTERNAL_GROUP
 from kumquat.gateway.handlers.common.lookup import find_partition, find_subject
 from kumquat.gateway.net.dispatch import ANSWERABLE, Refused
-from kumquat.gateway.shares.acknowledgements import check_batches
+from kumquat.gateway.net.turns import Turn
+from kumquat.gateway.shares.acknowledgements import RENEW, check_batches
 from kumquat.gateway.shares.sessions import Member, Partition
 from kumquat.gateway.wire.codes import ErrorCode
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kumquat.gateway.wire import ShareAcknowledgeRequest, ShareFetchRequest
 
 LONGEST_MEMBER_ID = 36
+CHECKED_AT_ONCE = 1000
 Data = TypeVar("Data")
 
 
@@ -49,16 +51,16 @@ class Acknowledging:
         self._renews = renews
         self._position = 0
 
-    def apply(self, partition: Partition, batches: Sequence[Batch]) -> Answerable | None:
+    async def apply(self, partition: Partition, batches: Sequence[Batch]) -> Answerable | None:
         """Gives why nothing of it was applied, if so."""
         if not batches:
             return None
         broker = self._broker
         try:
             find_subject(broker, "", partition.topic_id)
-            check_batches(batches, renews=self._renews)
+            renews = await self._check(batches)
             subject = find_partition(broker, "", partition.number, partition.topic_id)
-            position = broker.shares.acknowledge(self._member, subject, batches)
+            position = broker.shares.acknowledge(self._member, subject, batches, renews=renews)
         except ANSWERABLE as error:
             return error
         if not position and not self._renews:
@@ -66,6 +68,17 @@ class Acknowledging:
             position = broker.actions.log.written_end
         self._position = max(self._position, position)
         return None
+
+    async def _check(self, batches: Sequence[Batch]) -> bool:
+        """Whether any of them renews. There may be very many, so others have their turn between some."""
+        before, renews, turn = -1, False, Turn()
+        for begin in range(0, len(batches), CHECKED_AT_ONCE):
+            some = batches[begin : begin + CHECKED_AT_ONCE]
+            before = check_batches(some, renews=self._renews, before=before)
+            renews = renews or any(RENEW in batch.acknowledge_types for batch in some)
+            if turn.over:
+                await turn.give_way()
+        return renews
 
     async def durable(self) -> None:
         """Until all that was applied is on disk."""
