@@ -137,15 +137,20 @@ class PullLog:
         member may die with thousands of single messages. By their first sequences."""
         wanted = {(each[0], each[1]) for each in ranges}
         taken: dict[int, Lease] = {}
-        kept: deque[Lease] = deque()
-        for lease in self.leases:
-            if (lease.first, lease.size) in wanted and lease.first not in taken:
-                taken[lease.first] = lease
-            else:
-                kept.append(lease)
-        if taken:
+        leases = self.leases
+        while leases and (leases[-1].first, leases[-1].size) in wanted:  # as a rule, all of them
+            lease = leases.pop()
+            wanted.discard((lease.first, lease.size))
+            taken[lease.first] = lease
+        if wanted:
+            kept: deque[Lease] = deque()
+            for lease in leases:
+                if (lease.first, lease.size) in wanted and lease.first not in taken:
+                    taken[lease.first] = lease
+                else:
+                    kept.append(lease)
             self.leases = kept
-            self.unacked -= sum(lease.size for lease in taken.values())
+        self.unacked -= sum(lease.size for lease in taken.values())
         return taken
 
     def clear(self) -> None:

@@ -173,6 +173,13 @@ class Coordinator:
         decide = self.decisions.leave
         self._carry_out(now, decide, group_id, member_id, instance_id, caller, now)
 
+    def relieve(
+        self, group_id: str, member_id: str, instance_id: str | None, share: bool, now: float
+    ) -> bool:
+        return self._carry_out(
+            now, lambda: self.decisions.relieve(group_id, member_id, instance_id, share=share)
+        )
+
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: float
     ) -> ConsumerGroupHeartbeatResponse:

@@ -216,6 +216,22 @@ class Decisions:
             roster, member = self._members.find(group_id, member_id, instance_id)
             self._members.leave(roster, member, now, "it left")
 
+    def relieve(
+        self, group_id: str, member_id: str, instance_id: str | None, *, share: bool
+    ) -> bool:
+        """Before a member leaves: have it give back some of what it holds. False: there is nothing to do,
+        or nobody of that id, as the leave will say. `share`: it leaves as the member of a share group."""
+        group = self.groups.by_name.get(group_id)
+        if group is None or group.is_share != share:
+            return False
+        roster = self._members.peek(group)
+        if not member_id and instance_id is not None:
+            member_id = roster.instances.get(instance_id, "")
+        known = instance_id is None or roster.instances.get(instance_id) == member_id
+        if not known or member_id not in roster.presences:
+            return False
+        return self._members.relieve(roster, group.members[member_id])
+
     def _arrived(self, group_id: str, member_id: str, now: float) -> None:
         """An id that was given is no longer waited for."""
         self._members.arrived(group_id, member_id)
@@ -317,6 +333,8 @@ class Decisions:
         member, presence = roster.group.members[member_id], roster.presences[member_id]
         if kind == HOLD:
             self._classic.answer_held(roster, presence, now, late=True)
+        elif self._members.relieve(roster, member, failed=True):
+            self.deadlines.set((kind, roster.group.id, member_id), now)  # and the rest at once
         elif kind == SESSION:
             why = "it was silent for its session time-out"
             self._members.leave(roster, member, now, why, failed=True)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
 
     from kumquat.core.delivery.actions import Action
+    from kumquat.core.delivery.pull_log import Lease
     from kumquat.core.delivery.state import Group, Groups
     from kumquat.gateway.groups.membership.roster import Ticket
 
@@ -187,8 +188,18 @@ class Draft:
     def give_back(self, group: Group, sid: int, slot: int, delay: Delay) -> None:
         """Deliveries through a pull log have failed."""
         leases = group.progress[sid].pull_logs[slot].leases
-        policy, now = self._retry_policy(group), self._now_ms()
-        self.append(give_back(group.id, sid, slot, leases, policy, now, delay))
+        self.give_back_some(group, sid, slot, leases, delay)
+
+    def give_back_some(
+        self, group: Group, sid: int, slot: int, leases: Iterable[Lease], delay: Delay | None
+    ) -> None:
+        """These have; None: they are to be delivered again at once, as the same attempt."""
+        if delay is None:
+            ranges = [[lease.first, lease.size, lease.attempt, 0] for lease in leases]
+            self.append([actions.Retry(group.id, sid, slot, ranges)])
+        else:
+            policy, now = self._retry_policy(group), self._now_ms()
+            self.append(give_back(group.id, sid, slot, leases, policy, now, delay))
 
     def forget_if_unused(self, group: Group) -> None:
         """A group that never had a member, nor a position, leaves nothing behind."""

@@ -39,6 +39,7 @@ from kumquat.gateway.groups.errors import (
     InvalidGroupId,
     UnknownMember,
 )
+from kumquat.gateway.groups.membership.consumer import LEAVE
 from kumquat.gateway.groups.membership.members import Caller, Limits
 from kumquat.gateway.groups.membership.refusals import Refusals
 from kumquat.gateway.groups.membership.roster import Ticket
@@ -87,6 +88,8 @@ CAN_SKIP_FROM = 9
 STALL_SECONDS = 1.0
 EXPIRED_AT_ONCE = 100
 """Groups that are looked at for offsets past their retention before others have their turn."""
+MOST_PARTS = 1000
+"""In which a member that leaves gives back what it holds."""
 MOST_EXPLAINED = 100
 MOST_FAILURES = 1000
 PARTITIONS_AT_A_TIME = 200
@@ -233,6 +236,7 @@ class GroupService:
             if turn.over:
                 await turn.give_way()
             try:
+                await self._relieve(group_id, member_id, instance_id)
                 self._do(
                     lambda m=member_id, i=instance_id: self._core.leave(  # type: ignore[misc]
                         group_id, m, i, caller, trio.current_time()
@@ -246,12 +250,27 @@ class GroupService:
         await self._durable()
         return codes
 
+    async def _relieve(
+        self, group_id: str, member_id: str, instance_id: str | None, *, share: bool = False
+    ) -> None:
+        """Have a member that leaves give back most of what it holds, with turns for others. It may be given
+        more meanwhile, but not for ever."""
+        turn = Turn()
+        for _ in range(MOST_PARTS):
+            now = trio.current_time()
+            if not self._do(self._core.relieve, group_id, member_id, instance_id, share, now):
+                return
+            if turn.over:
+                await turn.give_way()
+
     async def consumer_heartbeat(
         self, session: Session, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
         with self._telling(session, request.group_id):
             if request.subscribed_topic_regex:
                 await self._look_for(request.subscribed_topic_regex)
+            if request.member_epoch == LEAVE:
+                await self._relieve(request.group_id, request.member_id, request.instance_id)
             before = self._core.position
             beat, now = self._core.consumer_heartbeat, trio.current_time()
             answer = self._do(beat, request, _caller(session), now)
@@ -269,6 +288,8 @@ class GroupService:
             found = {}
             if topics and not leaves:
                 found = await self._look_back(request.group_id, topics)
+            if leaves and not in_session:  # in a session it keeps what it has leased
+                await self._relieve(request.group_id, request.member_id, None, share=True)
             before = self._core.position
             beat, now = (
                 partial(self._core.share_heartbeat, in_session=in_session),

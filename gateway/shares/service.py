@@ -186,8 +186,8 @@ class ShareService:
         self, member: Member, subject: Subject, batches: Sequence[Batch], *, renews: bool
     ) -> int:
         """Apply what a member says of one subject, all of it or nothing. The batches are well-formed
-        (acknowledgements.py); `renews`: one of them does. Gives the position up to which the action log must
-        be synced. Raises KumquatError."""
+        (acknowledgements.py); `renews`: one of them does. Gives the position up to which the action log
+        must be synced. Raises KumquatError."""
         if renews and not self._config(member.group).share_renew_enable:
             raise InvalidRecordState(f"group {member.group} does not let its members renew")
         holding = self.holding(member, subject) or self._kept_of(member, subject)

@@ -88,11 +88,13 @@ class Locks:
             held = {one.pull + i for one in log.leases for i in range(one.size)}
             self._renewed[log] = {pull: renewed[pull] for pull in renewed.keys() & held}
 
-    def end(self, now: float) -> list[Ended]:
-        """What is no longer locked and was not acked, by the log that had it: thousands may end at once."""
+    def end(self, now: float, most: int) -> list[Ended]:
+        """What is no longer locked and was not acked, by the log that had it. Thousands may end at once: so
+        many runs of messages are looked at, and `next` says whether there are more."""
         ended: dict[ShareLog, Ended] = {}
-        while self._heap and self._heap[0].until <= now:
+        while most > 0 and self._heap and self._heap[0].until <= now:
             lock = heappop(self._heap)
+            most -= 1
             over, later = self._split(lock, now)
             for lease, until in later:
                 self._push(until, *lock[2:5], *lease[:3])

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 RETRY_MS = 1000
 """After the disk could not be read or written."""
+LOCKS_AT_ONCE = 50
+"""Runs of messages whose locks end in one step, before others have their turn."""
 
 logger = logging.getLogger(__name__)
 
@@ -252,7 +254,7 @@ class Shares:
         if self._from_before:
             self._release_from_before()
         now = self._sharing.now()
-        for ended in self._locks.end(now):
+        for ended in self._locks.end(now, LOCKS_AT_ONCE):
             try:
                 self._give_back(ended)
             except StorageError as error:

@@ -21,6 +21,8 @@ LONGEST_SLEEP = 60.0
 SPARE = 64
 """So many more entries that were replaced by earlier ones than there are timers, then they are dropped."""
 
+AT_ONCE = 16
+
 logger = logging.getLogger(__name__)
 
 
@@ -66,11 +68,11 @@ class Timers:
             self._sleeps_until = 0
 
     def _fire(self) -> None:
-        """Each that is due, once: one that sets itself again for a time that is past does not hold up the
-        loop."""
+        """Those that are due, AT_ONCE of them: then others have their turn. One that sets itself again for
+        a time that is past does not hold up the loop."""
         now = self._now_ms()
         due: list[Due] = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and len(due) < AT_ONCE:
             when, _, what = heappop(self._heap)
             if self._when.get(what) == when:
                 del self._when[what]

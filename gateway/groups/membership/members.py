@@ -18,6 +18,7 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kumquat.core.delivery import actions
@@ -36,6 +37,8 @@ from kumquat.gateway.groups.membership.roster import Phase, Presence, Roster
 from kumquat.gateway.groups.membership.weight import MAX_CLIENT_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from kumquat.core.delivery.state import Group, Member
     from kumquat.core.logs.messages.subject import Subject
     from kumquat.gateway.groups.assignment.division import Divisions
@@ -56,6 +59,8 @@ MAX_GIVEN_LARGE = 500
 """Likewise, for groups with a name of more than LARGE_NAME characters: such names cannot fill the memory,
 nor push out the ids that were given for others."""
 LARGE_NAME = 1000
+LEASES_AT_ONCE = 250
+"""That are given back in one step: some 5 ms."""
 
 logger = logging.getLogger(__name__)
 
@@ -391,6 +396,38 @@ class Members:
 
     # --- going -----------------------------------------------------------------------------------
 
+    def relieve(self, roster: Roster, member: Member, *, failed: bool = False) -> bool:
+        """Have a member that is about to go give back some of what it holds, as `leave` would: it may hold
+        tens of thousands of single messages, too many for one step. False: the rest is few. The newest
+        first, so that whether it failed (`_failed`) stays as it is. Nobody is told before it is gone."""
+        group = roster.group
+        logs = [
+            (sid, group.progress[sid].pull_logs[slot]) for sid, slot in member.holds.items() if slot
+        ]
+        if sum(len(log.leases) for _, log in logs) <= LEASES_AT_ONCE:
+            return False
+        counted, delay = self._counted(roster, member, failed=failed)
+        room = LEASES_AT_ONCE
+        for sid, log in logs:
+            some = list(islice(reversed(log.leases), room))[::-1]
+            if sid in counted:
+                self.draft.give_back_some(group, sid, log.slot, some, delay)
+            elif some:
+                self.draft.give_back_some(group, sid, log.slot, some, None)
+                commits = roster.presences[member.id].commits
+                self._undo.item(commits, sid)
+                commits[sid] = self.world.now_ms()  # so that the rest is judged alike, however late
+            room -= len(some)
+        return True
+
+    def _counted(
+        self, roster: Roster, member: Member, *, failed: bool
+    ) -> tuple[Container[int], Delay]:
+        """The subjects where what a member leaves counts as a further attempt, and how long that waits."""
+        share = member.kind == SHARE
+        counted = member.holds if failed or share else self._failed(roster, member)
+        return counted, Delay.NONE if share and not failed else Delay.BACKOFF
+
     def leave(
         self,
         roster: Roster,
@@ -437,9 +474,7 @@ class Members:
         if member.instance_id is not None and roster.instances.get(member.instance_id) == member.id:
             self._undo.item(roster.instances, member.instance_id)
             del roster.instances[member.instance_id]
-        share = member.kind == SHARE
-        counted = member.holds if failed or share else self._failed(roster, member)
-        delay = Delay.NONE if share and not failed else Delay.BACKOFF
+        counted, delay = self._counted(roster, member, failed=failed)
         sids = self.divisions.leave(roster, presence, counted, delay, heir, keeps=keeps)
         if presence.ticket is not None:
             self.draft.answer(presence.ticket, UnknownMember(why))
