@@ -122,6 +122,8 @@ class SharePolicy:
         """Members of a share group whose share session reads this subject."""
         self._queued = 0.0
         self._summed_at = -inf
+        self._looked_at = -inf
+        """When all queues were last compared."""
 
     def given(self, log: PullLog, now: float) -> None:
         pace = self.pace(log.member_id)
@@ -219,6 +221,9 @@ class SharePolicy:
         """The member that is to be told to rebalance; it is not named again for a while."""
         if sharers < 2 or waiting(progress, high_watermark):
             return None
+        if 0 <= now - self._looked_at < SUMMED_FOR:  # whoever asks, the answer is the same
+            return None
+        self._looked_at = now
         queues = {
             log.member_id: self.pace(log.member_id).queued(log.unacked, now)
             for log in progress.pull_logs.values()

@@ -274,8 +274,9 @@ class Progress:
     def release(self, slot: int) -> PullLog:
         """The pull log ends; what is unacked in it is to be delivered again."""
         log = self.pull_logs.pop(slot)
-        for lease in log.leases:
-            self.redelivery.add(Range(lease.first, lease.size, lease.attempt, lease.since))
+        self.redelivery.add_all(
+            [Range(lease.first, lease.size, lease.attempt, lease.since) for lease in log.leases]
+        )
         return log
 
     def doubt(self) -> int:

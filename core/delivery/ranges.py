@@ -9,6 +9,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
+FEW = 8
+"""So many are added one by one; for more, all is put together anew."""
+
 
 class Range(NamedTuple):
     first: int
@@ -75,6 +78,24 @@ class Ranges:
                 new = new._replace(size=new.size + following.size)
                 del self._ranges[i]
         self._ranges.insert(i, new)
+
+    def add_all(self, new: list[Range]) -> None:
+        """Many, in any order: a member may go with thousands."""
+        if len(new) <= FEW:
+            for each in new:
+                self.add(each)
+            return
+        self.total += sum(each.size for each in new)
+        joined: list[Range] = []
+        for each in sorted([*self._ranges, *new]):
+            before = joined[-1] if joined else None
+            if before is not None:
+                assert before.end <= each.first
+                if before.end == each.first and before[2:] == each[2:]:
+                    joined[-1] = before._replace(size=before.size + each.size)
+                    continue
+            joined.append(each)
+        self._ranges = joined
 
     def cut(self, first: int, end: int) -> list[Range]:
         """Take out all from `first` to below `end`, as far as it is there; gives what that was."""

@@ -9,10 +9,10 @@ it stops the event loop for a fifth of a second. So:
 - `Collector` traverses what has survived since, once a second, and then freezes that too: ten thousand
   connections are looked at once, some hundred at a time. Where more than MOST_PORTIONS survive within a
   second, they are frozen without that look.
-- All objects, the frozen ones too, are traversed only when much may be garbage: GROWN_OBJECTS more were
-  frozen, or GROWN_BYTES more are resident, than after the last time. Then it waits for a second in which the
-  loop is quiet, and is so rare that the pauses are at most one part in SHARE of the time; if the loop is
-  never quiet, it comes after LONGEST_WAIT. So what lives long, or is large, should not end in a cycle.
+- All objects, the frozen ones too, are traversed only when much may be garbage: GROWN_BYTES more are
+  resident than after the last time. Then it waits for a second in which
+  the loop is quiet, and is so rare that the pauses are at most one part in SHARE of the time; if the loop
+  is never quiet, it comes after LONGEST_WAIT. So what lives long, or is large, should not end in a cycle.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Final, Literal
 
 import trio
 
-YOUNG: Final = 5_000
-MIDDLE: Final = 5
+YOUNG: Final = 3_000
+MIDDLE: Final = 4
 MOST_PORTIONS: Final = 2
 NEVER: Final = 1 << 30
 INTERVAL: Final = 1.0
@@ -35,7 +35,6 @@ QUIET: Final = 0.2
 SHORTEST_WAIT: Final = 30.0
 LONGEST_WAIT: Final = 600.0
 SHARE: Final = 2_000
-GROWN_OBJECTS: Final = 1_000_000
 GROWN_BYTES: Final = 256 << 20
 
 
@@ -65,12 +64,12 @@ class Collector:
     def __init__(self) -> None:
         self._last = 0.0
         self._took = 0.0
-        self._frozen = self._resident = 0
-        """What there was after all was last traversed."""
+        self._resident = 0
+        """After all was last traversed."""
 
     async def run(self) -> None:
         """Collect now and then, until cancelled."""
-        self.collected(trio.current_time(), 0.0, gc.get_freeze_count(), resident_bytes())
+        self.collected(trio.current_time(), 0.0, resident_bytes())
         used = thread_time()
         gc.callbacks.append(_portion_survived)
         try:
@@ -81,9 +80,8 @@ class Collector:
                     gc.collect()
                     gc.freeze()
                     await trio.lowlevel.checkpoint()
-                frozen, resident = gc.get_freeze_count(), resident_bytes()
                 now, busy = trio.current_time(), (used - before) / INTERVAL
-                if self.is_due(now, busy, frozen, resident):
+                if self.is_due(now, busy, resident_bytes()):
                     self._collect_all()
         finally:
             gc.callbacks.remove(_portion_survived)
@@ -94,17 +92,17 @@ class Collector:
         gc.collect()
         gc.freeze()
         took = perf_counter() - began
-        self.collected(trio.current_time(), took, gc.get_freeze_count(), resident_bytes())
+        self.collected(trio.current_time(), took, resident_bytes())
 
-    def is_due(self, now: float, busy: float, frozen: int, resident: int) -> bool:
+    def is_due(self, now: float, busy: float, resident: int) -> bool:
         """Whether to traverse all objects now."""
-        if frozen - self._frozen < GROWN_OBJECTS and resident - self._resident < GROWN_BYTES:
+        if resident - self._resident < GROWN_BYTES:
             return False
         wait = SHORTEST_WAIT if busy < QUIET else LONGEST_WAIT
         return now - self._last >= max(wait, SHARE * self._took)
 
-    def collected(self, now: float, took: float, frozen: int, resident: int) -> None:
-        self._last, self._took, self._frozen, self._resident = now, took, frozen, resident
+    def collected(self, now: float, took: float, resident: int) -> None:
+        self._last, self._took, self._resident = now, took, resident
 
 
 def _portion_survived(phase: Literal["start", "stop"], info: dict[str, int]) -> None:

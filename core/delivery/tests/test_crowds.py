@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from kumquat.core.delivery.acknowledge import ACCEPT, AckBatch, acknowledge
 from kumquat.core.delivery.give_back import RetryPolicy
 from kumquat.core.delivery.progress import Progress
 from kumquat.core.delivery.pull_log import Lease, PullLog, ShareLog, Walk
+from kumquat.core.delivery.ranges import Range, Ranges
 from kumquat.core.delivery.sharing.hand_outs import LOOKS, HandOuts, Waiter
 from kumquat.core.delivery.sharing.shares import LOCKS_AT_ONCE
 from kumquat.core.delivery.sharing.timers import AT_ONCE, Timers
@@ -176,3 +178,32 @@ def test_one_walk_takes_what_taking_one_by_one_does(
             assert walked.take(first, first + size) == expected
     assert not whole
     assert (walked.leases, walked.unacked) == (naive.leases, naive.unacked)
+
+
+# --- ranges --------------------------------------------------------------------------------------
+
+PLACES = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(1, 3), st.integers(1, 2), st.booleans()), max_size=40
+)
+
+
+@given(PLACES, st.randoms())
+def test_many_ranges_are_added_as_if_one_by_one(
+    places: list[tuple[int, int, int, bool]], random: Random
+) -> None:
+    at = 0
+    there, new = Ranges(), []
+    for gap, size, attempt, is_there in places:
+        one = Range(at + gap, size, attempt)
+        at += gap + size
+        if is_there:
+            there.add(one)
+        else:
+            new.append(one)
+    random.shuffle(new)
+    naive = there.copy()
+    for one in new:
+        naive.add(one)
+    there.add_all(new)
+    assert list(there) == list(naive)
+    assert there.total == naive.total

@@ -13,7 +13,6 @@ import trio.testing
 from kumquat.gateway.process import garbage
 from kumquat.gateway.process.garbage import (
     GROWN_BYTES,
-    GROWN_OBJECTS,
     LONGEST_WAIT,
     MIDDLE,
     MOST_PORTIONS,
@@ -25,25 +24,23 @@ from kumquat.gateway.process.garbage import (
 
 
 @pytest.mark.parametrize(
-    ("since", "busy", "objects", "size", "took", "due"),
+    ("since", "busy", "grown", "took", "due"),
     [
-        (SHORTEST_WAIT, 0.01, GROWN_OBJECTS, 0, 0.0, True),
-        (SHORTEST_WAIT, 0.01, 0, GROWN_BYTES, 0.0, True),
-        (SHORTEST_WAIT - 1, 0.01, GROWN_OBJECTS, 0, 0.0, False),
-        (SHORTEST_WAIT, 0.01, GROWN_OBJECTS - 1, GROWN_BYTES - 1, 0.0, False),
-        (LONGEST_WAIT, 0.01, GROWN_OBJECTS - 1, GROWN_BYTES - 1, 0.0, False),
-        (SHORTEST_WAIT, 0.9, GROWN_OBJECTS, 0, 0.0, False),
-        (LONGEST_WAIT, 0.9, GROWN_OBJECTS, 0, 0.0, True),
-        (SHARE * 0.1 - 1, 0.01, GROWN_OBJECTS, 0, 0.1, False),
-        (SHARE * 0.1, 0.01, GROWN_OBJECTS, 0, 0.1, True),
+        (SHORTEST_WAIT, 0.01, GROWN_BYTES, 0.0, True),
+        (SHORTEST_WAIT - 1, 0.01, GROWN_BYTES, 0.0, False),
+        (LONGEST_WAIT, 0.01, GROWN_BYTES - 1, 0.0, False),
+        (SHORTEST_WAIT, 0.9, GROWN_BYTES, 0.0, False),
+        (LONGEST_WAIT, 0.9, GROWN_BYTES, 0.0, True),
+        (SHARE * 0.1 - 1, 0.01, GROWN_BYTES, 0.1, False),
+        (SHARE * 0.1, 0.01, GROWN_BYTES, 0.1, True),
     ],
 )
-def test_all_objects_are_traversed_only_when_they_grew_and_it_is_not_felt(
-    since: float, busy: float, objects: int, size: int, took: float, due: bool
+def test_all_objects_are_traversed_only_when_memory_grew_and_it_is_not_felt(
+    since: float, busy: float, grown: int, took: float, due: bool
 ) -> None:
     collector = Collector()
-    collector.collected(1000.0, took, 5, 7)
-    assert collector.is_due(1000.0 + since, busy, 5 + objects, 7 + size) is due
+    collector.collected(1000.0, took, 7)
+    assert collector.is_due(1000.0 + since, busy, 7 + grown) is due
 
 
 class Node:
