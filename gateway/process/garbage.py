@@ -4,15 +4,15 @@ Python frees what is no longer referred to at once; the collector is only for cy
 traverses all objects whenever enough new ones have survived. A run cannot be cut: with a million objects
 it stops the event loop for a fifth of a second. So:
 
-- What was loaded at the start is frozen: it is never traversed again. So is what is loaded once later.
+- What was loaded at the start is frozen: it is not traversed again. So is what is loaded once later.
 - Young objects are traversed in portions that take a few milliseconds (`YOUNG`, `MIDDLE`).
 - `Collector` traverses what has survived since, once a second, and then freezes that too: ten thousand
   connections are looked at once, some hundred at a time. Where more than MOST_PORTIONS survive within a
   second, they are frozen without that look.
 - All objects, the frozen ones too, are traversed only when much may be garbage: GROWN_BYTES more are
-  resident than after the last time. Then it waits for a second in which
-  the loop is quiet, and is so rare that the pauses are at most one part in SHARE of the time; if the loop
-  is never quiet, it comes after LONGEST_WAIT. So what lives long, or is large, should not end in a cycle.
+  resident than after the last time. Then it waits for a second in which the loop is quiet, and is so rare
+  that the pauses are at most one part in SHARE of the time; if the loop is never quiet, it comes after
+  LONGEST_WAIT. So what lives long, or is large, should not end in a cycle.
 """
 
 from __future__ import annotations
