@@ -8,6 +8,7 @@ meanwhile.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from kumquat.gateway.admin.server import AdminServer
     from kumquat.gateway.broker import Broker
+
+UNREAD = 64 << 10
 
 
 class LateAdmin:
@@ -42,14 +45,26 @@ class LateAdmin:
         with self._stopping:
             await trio.lowlevel.wait_readable(sock)
             make = await trio.to_thread.run_sync(_load)
-        if not self._stopping.cancel_called:
-            self._server = make(self._broker)
-            await self._server.run(sock)
+        if self._stopping.cancel_called:
+            _close_waiting(sock)
+            return
+        self._server = make(self._broker)
+        await self._server.run(sock)
 
     def stop(self) -> None:
         self._stopping.cancel()
         if self._server is not None:
             self._server.stop()
+
+
+def _close_waiting(sock: socket.socket) -> None:
+    """The broker stops before it has served them: they see an end, and not a reset."""
+    with suppress(OSError):
+        while True:
+            client, _ = sock.accept()
+            with client, suppress(OSError):
+                client.setblocking(False)
+                client.recv(UNREAD)  # a socket with unread bytes would be reset
 
 
 def _load() -> Callable[[Broker], AdminServer]:

@@ -54,8 +54,12 @@ class Rounds:
         self._log.call_when_synced(position, called)
         self.begin_nowait()
         await over.wait()
-        if outcome[0] is not None:
-            raise outcome.pop()  # kept here, it would be in a cycle with its own traceback
+        failure = outcome.pop()
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # kept here, it would be in a cycle with its own traceback
 
     def abandon(self) -> None:
         """Blocks: end the thread of a log that was opened and will not run."""
