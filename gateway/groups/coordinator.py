@@ -207,8 +207,8 @@ class Coordinator:
     def delete_offsets(self, group_id: str, subjects: Sequence[Subject], now: float) -> list[int]:
         return self._carry_out(now, self.decisions.delete_offsets, group_id, subjects)
 
-    def delete_groups(self, names: Sequence[str], now: float) -> list[int]:
-        return self._carry_out(now, self.decisions.delete_groups, names)
+    def delete_group(self, name: str, now: float) -> int:
+        return self._carry_out(now, self.decisions.delete_group, name)
 
     def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
         self._carry_out(now, self.decisions.reset, group, sid, sequence, now)

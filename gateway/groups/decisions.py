@@ -100,7 +100,7 @@ class Decisions:
         self._failures = Failures(self._members)
         self._deletion = Deletion(self._members)
         self.delete_offsets = self._deletion.delete_offsets
-        self.delete_groups = self._deletion.delete_groups
+        self.delete_group = self._deletion.delete_group
         self._weight = Weight(draft.groups, self._joining)
         self.patterns = self._members.patterns
 

@@ -64,11 +64,8 @@ class Deletion:
                 self._members.tidy(roster)
         return ErrorCode.NONE
 
-    def delete_groups(self, names: Iterable[str]) -> list[int]:
-        """A code for each."""
-        return [self._delete_group(name) for name in names]
-
-    def _delete_group(self, name: str) -> int:
+    def delete_group(self, name: str) -> int:
+        """The group's code."""
         if not name:
             return ErrorCode.INVALID_GROUP_ID
         group = self._draft.groups.by_name.get(name)

@@ -94,8 +94,6 @@ MOST_EXPLAINED = 100
 MOST_FAILURES = 1000
 PARTITIONS_AT_A_TIME = 200
 """Of a commit, in one step of the event loop: some 2 ms."""
-GROUPS_AT_A_TIME = 50
-"""That are deleted, likewise."""
 
 
 def limits(config: BrokerConfig) -> Limits:
@@ -354,13 +352,13 @@ class GroupService:
         return codes
 
     async def delete_groups(self, names: Sequence[str]) -> list[int]:
-        """A code for each; when it is durable. Many are done in parts."""
+        """A code for each; when it is durable."""
         codes: list[int] = []
-        for first in range(0, len(names), GROUPS_AT_A_TIME):
-            if first:
-                await trio.lowlevel.checkpoint()
-            part = names[first : first + GROUPS_AT_A_TIME]
-            codes += self._do(self._core.delete_groups, part, trio.current_time())
+        turn = Turn()
+        for name in names:
+            if turn.over:
+                await turn.give_way()
+            codes.append(self._do(self._core.delete_group, name, trio.current_time()))
         await self._durable()
         return codes
 
