@@ -216,7 +216,7 @@ class RetryMachine(RuleBasedStateMachine):
                     assert known.true <= true, f"{sequence} comes early"
                 assert sequence < self.rig.subject.high_watermark
                 assert attempt <= LIMITS[gid], "it is delivered once more than the limit says"
-                near = attempt > 1 and attempt >= LIMITS[gid] - 1
+                near = attempt > 1 and attempt >= LIMITS[gid]
                 assert not near or (total == 1 and not before), f"{sequence} is not alone"
                 model.held[sequence] = Held(pull.slot, at, attempt, now)
                 at += 1
@@ -245,6 +245,7 @@ class RetryMachine(RuleBasedStateMachine):
             for sequence in range(first, first + size):
                 if retry.slot == 0:
                     assert not model.shared
+                    model.dead.discard(sequence)  # its letter stays, and it comes once more
                     before = 1
                 else:
                     held = model.held.pop(sequence)
@@ -256,7 +257,7 @@ class RetryMachine(RuleBasedStateMachine):
                     assert before < LIMITS[retry.gid], "it had its last attempt"
                     wait, expected = self.wait_after(before), before + 1
                 assert attempt == expected
-                assert due == (now + wait if wait else 0)
+                assert due == (now + wait if wait or not retry.slot else 0)
                 model.left[sequence] = Left(attempt, due, true + wait)
 
     def wait_after(self, attempt: int) -> int:
@@ -299,10 +300,7 @@ class RetryMachine(RuleBasedStateMachine):
 
     def see_share(self, model: Model, share: actions.Share) -> None:
         model.shared = True
-        model.dead = {
-            s for s in model.dead if s < share.sequence
-        }  # what is not committed comes again
-        waits = model.left.keys() | model.doomed.keys()
+        waits = model.left.keys() | model.doomed.keys() | model.dead
         top = max([share.sequence, *(s + 1 for s in waits)])
         for sequence in range(share.sequence, top):
             if sequence not in waits:
