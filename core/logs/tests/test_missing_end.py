@@ -144,9 +144,9 @@ class Listening:
         return self.replay_from
 
 
-def several(**options: int) -> Driver:
+def several(total_bytes: int = -1) -> Driver:
     """A log of some segments, the last of which holds messages too."""
-    driver = Driver(segment_bytes=3000, tail_bytes=1, **options)
+    driver = Driver(segment_bytes=3000, tail_bytes=1, total_bytes=total_bytes)
     driver.create("a")
     driver.create("b")
     driver.settle()
