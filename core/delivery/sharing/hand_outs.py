@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from kumquat.core.logs.messages.subject import Subject
 
 LOOK_AGAIN_SECONDS = 1.0
+MANY_SHARERS = 3
+"""Among more members a first hand-out is small, and nobody has to wait for others to come."""
 FIRST_HAND_OUT = 500
 """The most that a member is handed at once before it has acked anything: it may turn out to be slow. Up to
 twice as many, where a batch ends there."""
@@ -116,8 +118,8 @@ class HandOuts:
         self._rest = Rest(self)
         self._listens = False
         self._reserved: PullLog | None = None
-        self._opened_for: int | None = None
-        """How many members subscribed to the subject when the group began to share it."""
+        self._subscribed = 0, 0
+        """How many members the group has, and how many of them subscribe to the subject."""
         self._reserved_at = 0
         """Since when (ms)."""
         self._alone: PullLog | None = None
@@ -302,7 +304,7 @@ class HandOuts:
         sharers = self._sharers(progress, log)
         everything = is_share and sharers == 1
         if not is_share:
-            sharers = max(sharers, self._arriving(now))
+            sharers = max(sharers, self._arriving(progress, now))
         unknown = not everything and not self._policy.pace(log.member_id).rate
         if unknown:
             most = min(most, FIRST_HAND_OUT if progress.redelivery.total else 2 * FIRST_HAND_OUT)
@@ -340,14 +342,17 @@ class HandOuts:
             ranges[-1] = self._completed(ranges[-1], progress, bound)
         return sharing.lease(pull_action(self.group.id, subject.id, log, ranges))
 
-    def _arriving(self, now: float) -> int:
+    def _arriving(self, progress: Progress, now: float) -> int:
         """How many members will have a pull log, just after the group began to share; 0 later."""
-        if now - self._policy.opened_at >= ARRIVAL_SECONDS:
+        late = now - self._policy.opened_at >= ARRIVAL_SECONDS
+        if late or len(progress.pull_logs) > MANY_SHARERS:
             return 0
-        if self._opened_for is None:
-            name, members = self.subject.name, self.group.members.values()
-            self._opened_for = sum(name in member.subscription for member in members)
-        return self._opened_for
+        members = self.group.members
+        if self._subscribed[0] != len(members):
+            name = self.subject.name
+            count = sum(name in member.subscription for member in members.values())
+            self._subscribed = len(members), count
+        return self._subscribed[1]
 
     def _alone_or_not(
         self, progress: Progress, log: PullLog, caution: Caution, *, fresh: bool

@@ -75,10 +75,12 @@ def test_a_hand_out_that_fails_does_not_end_the_round(
         _, waiters = waiting(it)
         unlucky, give = waiters[3].log, HandOuts.give
 
-        def failing(self: HandOuts, log: PullLog, limit: int, wanted: int | None = None) -> bool:
+        def failing(
+            self: HandOuts, log: PullLog, limit: int, wanted: int | None = None, *, whole: bool
+        ) -> bool:
             if log is unlucky:
                 raise ValueError("broken")
-            return give(self, log, limit, wanted)
+            return give(self, log, limit, wanted, whole=whole)
 
         monkeypatch.setattr(HandOuts, "give", failing)
         it.subject.produce(CROWD)
