@@ -90,8 +90,8 @@ class Checked(Coordinator):
 
     def everything(self) -> object:
         members = self.decisions._members
-        names = ("rosters", "pending", "_given", "_given_large", "_by_topic", "_by_pattern")
-        names += ("_counted_silence_at",)
+        names = ["rosters", "pending", "_given", "_given_large", "_by_topic", "_by_pattern"]
+        names.append("_counted_silence_at")
         return [
             stored(self.groups),
             {name: plain(getattr(members, name)) for name in names},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +36,7 @@ def passed(deadlines: Deadlines, now: float) -> set[Key]:
 
 @given(st.lists(STEPS, max_size=60))
 def test_what_has_passed_is_found_and_nothing_else_whatever_was_taken_back(
-    steps: list[tuple[str, Key, float]],
+    steps: list[tuple[Any, ...]],
 ) -> None:
     undo = Undo()
     deadlines = Deadlines(undo)

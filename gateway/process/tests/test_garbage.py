@@ -48,7 +48,7 @@ class Node:
 
     def __init__(self) -> None:
         self.me = self
-        self.more = [[] for _ in range(10)]
+        self.more: list[list[int]] = [[] for _ in range(10)]
 
 
 @pytest.fixture
