@@ -24,10 +24,10 @@ KINDS = pytest.mark.parametrize("kind", [Classic, Modern])
 MEMBERS = 6
 
 
-def silent(kind: type[Client]) -> tuple[Simulation, list[Client]]:
+def silent(kind: type[Client], *, checked: bool = True) -> tuple[Simulation, list[Client]]:
     """A group that shares, all members of which have just outlived their sessions after a restart. None
     of these ends is seen to yet."""
-    world = Simulation("t", mode="shared", checked=True)
+    world = Simulation("t", mode="shared", checked=checked)
     world.produce("t", 100)
     clients: list[Client] = [kind(world, str(number), ["t"]) for number in range(MEMBERS)]
     live(world, *clients, seconds=20)
@@ -148,10 +148,9 @@ def test_a_restart_between_two_ends_forgets_none_and_ends_the_others_later(
 
 @KINDS
 def test_a_full_disk_between_two_ends_delays_the_others_and_no_more(kind: type[Client]) -> None:
-    world, clients = silent(kind)
+    world, clients = silent(kind, checked=False)
     gone = end_one(world)
     stay = {client.member_id for client in clients} - {gone}
-    world.coordinator.__class__ = world.coordinator.__class__.__base__  # checked no further
     world.disk_is_full = True
     end_all(world)
     assert members(world) == stay
