@@ -103,7 +103,7 @@ class Client:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Uncollected]:
     folder = tmp_path_factory.mktemp("resident")
-    options = {
+    options: dict[str, object] = {
         "log_tail_bytes": 1,
         "message_max_bytes": 2 * LARGE,
         "group_initial_rebalance_delay_ms": 0,
@@ -179,9 +179,7 @@ def answered_with_an_error_and_closed(broker: Uncollected) -> None:
     """A Produce whose batch is damaged, and then what is no request."""
     for _ in range(6):
         client = broker.connect()
-        damaged = produce("t", bytes(LARGE))
-        damaged.topic_data[0].partition_data[0].records = bytes(LARGE)
-        answer = client.call(damaged, 9)
+        answer = client.call(produce("t", records=bytes(LARGE)), 9)
         assert answer.responses[0].partition_responses[0].error_code
         client.socket.sendall(b"\xff" * 8)
         assert client.socket.recv(1) == b""
