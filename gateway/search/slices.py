@@ -103,8 +103,9 @@ class Slicer:
         found = Slice(at, matches)
         if not block.entries:
             first, end = max(block.begin, self.low), min(block.end, self._high)
-            why = "the segment that held them is gone or damaged"
-            found.unreadable.append(Unreadable(first, end, why))
+            if first < end:  # else retention took them meanwhile
+                why = "the segment that held them is gone or damaged"
+                found.unreadable.append(Unreadable(first, end, why))
             found.at = first if newest else end
             return found
         since = self._query.since
