@@ -301,6 +301,10 @@ class BurstHandler:
                 burst = [self._unwritten(answer, error) for answer in burst]
                 self._highest = 0
         if burst:
+            late = self._log.log.late_end
+            if late:
+                burst = [_held_until(late, answer) for answer in burst]
+                self._highest = late
             self._answers.add(burst)
         highest = self._highest
         if highest:
@@ -338,3 +342,11 @@ class BurstHandler:
             raise Disconnect(f"{dispatch.describe(key, version)} is not served")
         route, response = fallback
         self._burst.append((0, route, correlation_id, None, response))
+
+
+def _held_until(position: int, answer: QueuedAnswer) -> QueuedAnswer:
+    """A Produce with acks=1 is answered when its bytes are in the file; here, when they are synced."""
+    _, route, correlation_id, request, response = answer
+    if route.appends and request is not None:
+        return position, route, correlation_id, request, response
+    return answer

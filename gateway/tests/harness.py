@@ -59,11 +59,27 @@ class TroubledFiles(RealFiles):
         """The calls of readers that fail (`open`, `preadv_into`), and with which error."""
         self.write_error: int | None = None
         self.sync_error: int | None = None
+        self.write_seconds = 0.0
+        """How long a write takes, by the clock of these files: a busy machine makes no disk slow."""
+        self._seconds = 0.0
         self.held = 0
-        """How many syncs are held at this moment."""
+        """How many syncs and writes are held at this moment."""
         self._counting = threading.Lock()
         self._go = threading.Event()
         self._go.set()
+        self._write = threading.Event()
+        self._write.set()
+
+    def clock(self) -> float:
+        self._seconds += self.write_seconds
+        return self._seconds
+
+    def hold_writes(self) -> None:
+        """Those of threads: a write of the event loop would hold up the test itself."""
+        self._write.clear()
+
+    def release_writes(self) -> None:
+        self._write.set()
 
     def hold_syncs(self) -> None:
         self._go.clear()
@@ -90,16 +106,21 @@ class TroubledFiles(RealFiles):
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
         if self.write_error is not None:
             raise OSError(self.write_error, os.strerror(self.write_error))
+        if threading.current_thread() is not threading.main_thread():
+            self._hold(self._write)
         return super().pwritev(fd, buffers, offset)
 
-    def fdatasync(self, fd: int) -> None:
+    def _hold(self, go: threading.Event) -> None:
         with self._counting:
             self.held += 1
         try:
-            assert self._go.wait(DEADLINE)
+            assert go.wait(DEADLINE)
         finally:
             with self._counting:
                 self.held -= 1
+
+    def fdatasync(self, fd: int) -> None:
+        self._hold(self._go)
         if self.sync_error is not None:
             raise OSError(self.sync_error, os.strerror(self.sync_error))
         super().fdatasync(fd)

@@ -230,6 +230,7 @@ class ActionLog:
             not full
             or not active.snapshot_complete
             or self.synced_end < active.snapshot_end
+            or self.commit.in_file < self.commit.written
             or not self.rolls.may_try
         ):
             return

@@ -73,11 +73,7 @@ class ActiveFile:
         size = self.size
         end = size + sum(map(len, buffers))
         try:
-            if self._failing:
-                self._files.truncate(self.fd, size)
-                self._reserved = size
-            if end > self._reserved:
-                self._reserve(end)
+            self._make_room(end)
             self._files.pwritev(self.fd, buffers, size)
         except OSError as error:
             self._failing = True
@@ -88,6 +84,31 @@ class ActiveFile:
             self._trouble.worked(self._path)
         self.size = end
         return end
+
+    def place(self, buffers: Sequence[Buffer]) -> int:
+        """Give the buffers their place behind all that is there, as `append` does, and room on disk, and
+        give the new size. Somebody else writes them there. OSError: nothing has happened."""
+        end = self.size + sum(map(len, buffers))
+        try:
+            self._make_room(end)
+        except OSError as error:
+            self._failing = True
+            self._trouble.failed(self._path, error)
+            raise
+        self._failing = False
+        self.size = end
+        return end
+
+    def write_placed(self, buffers: Sequence[Buffer], at: int) -> None:
+        """Blocks: write buffers that were placed at this offset. OSError: they are to be written again."""
+        self._files.pwritev(self.fd, buffers, at)
+
+    def _make_room(self, end: int) -> None:
+        if self._failing:
+            self._files.truncate(self.fd, self.size)
+            self._reserved = self.size
+        if end > self._reserved:
+            self._reserve(end)
 
     def _reserve(self, need: int) -> None:
         """Make room on disk up to `need`, and for some time to come, if the disk has that much."""

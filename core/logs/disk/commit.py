@@ -12,14 +12,16 @@ else here runs on the event loop.
 
     state of a byte   how it gets there                   what it means
     staged            the log's own business              not final: undone if the write fails
-    written           append                              below `written`: in the page cache, where a power
+    appended          append                              below `written`: it has its place in the log. As a
+                                                          rule it is in the file at once
+    in the file       append, or a round                  below `in_file`: in the page cache, where a power
                                                           cut may lose it and a kill does not
     being synced      begin_round                         below the `target` of the round
     durable           end_round without an error          below `durable`: survives a power cut; readers see
                                                           it, and clients get their acks
     fenced            end_round with an error, or fence   not below `durable`: never acked by this process
 
-    durable <= target of the round under way <= written
+    durable <= target of the round under way <= written; in_file is anywhere from durable to written
 
 Who waits: `call_when_durable(position, callback)`. Callbacks run in the order in which they were given,
 with None when the position is durable, or with the error that fenced the log. The log's own `done` (it
@@ -65,6 +67,9 @@ class Commit(Protocol):
 
     written: int
     """The position behind the last byte that was appended."""
+    in_file: int
+    """All below is in the file and can be read from there, by any thread; a kill of the process does not
+    lose it. It is less than `written` while the disk is slow."""
     durable: int
     """All below survives whatever may happen. Readers may see it, and clients get their acks."""
 

@@ -32,6 +32,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -95,9 +96,14 @@ class Files(Protocol):
     def mkdir(self, path: Path) -> None:
         """Makes one directory; no error if it is there."""
 
+    def clock(self) -> float:
+        """Seconds. How long a call takes is measured with it."""
+
 
 class RealFiles:
     """The operating system's files."""
+
+    clock = staticmethod(perf_counter)
 
     def open(
         self, path: Path, *, create: bool = False, exclusive: bool = False, readonly: bool = False

@@ -10,6 +10,13 @@ What happens when
 - a file is new in the folder: the round syncs the folder too, after the files.
 - descriptors run out: a round does not need one. All handles are held open from the time of the write,
   because a sync that fails for want of a descriptor would fence the log.
+- a write takes longer than SLOW_SECONDS: the event loop stood still for it. From then on writes are
+  *deferred*: `append` gives the buffers their place and their room on disk, and the next round writes them,
+  in its thread, before it syncs. `in_file` says how far the file is. Nobody is told that bytes are written
+  before they are (acks=1 waits for the round), and the log does not roll meanwhile. When FAST_ROUNDS rounds
+  in a row have written fast, what is left is written at once, and all is as before.
+- a deferred write fails: the round writes the same bytes again, TRIES times, RETRY_SECONDS apart. It cannot
+  be undone as a write of `append` is, for others were built on it; so after that the log is fenced.
 - the process dies after a failed sync: the kernel takes the unsynced pages for clean, and a sync by the
   next process would not write them. So a start writes them again before it syncs (`rewrite_unsynced`).
 """
@@ -21,6 +28,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
+from typing import Final
 
 from kumquat.core.errors import KumquatError, StorageError
 from kumquat.core.logs.disk.active_file import ActiveFile, Reserving
@@ -29,13 +38,21 @@ from kumquat.core.logs.disk.files import Buffer, Files
 from kumquat.core.logs.disk.segment_file import SegmentFile
 from kumquat.core.logs.disk.write_trouble import WriteTrouble
 
+SLOW_SECONDS: Final = 0.05
+FAST_ROUNDS: Final = 8
+TRIES: Final = 50
+RETRY_SECONDS = 0.1
+
 log = logging.getLogger("kumquat.log")
 
 
 class LocalRound:
     """A round of a LocalCommit. See the head for the order of its steps."""
 
-    __slots__ = ("_active", "_files", "_folder", "_note", "done", "rolled", "target")
+    __slots__ = (
+        *("_active", "_files", "_folder", "_note"),
+        *("begin", "deferred", "done", "rolled", "target", "write_seconds"),
+    )
 
     def __init__(
         self,
@@ -46,16 +63,24 @@ class LocalRound:
         folder: int | None,
         note: Note,
         done: Callable[[], None],
+        deferred: list[Buffer],
+        begin: int,
     ) -> None:
         self.target = target
         self.rolled = rolled
         self.done = done
+        self.deferred = deferred
+        """To be written first, from the position `begin` on."""
+        self.begin = begin
+        self.write_seconds = 0.0
         self._files = files
         self._active = active
         self._folder = folder
         self._note = note
 
     def run(self) -> None:
+        if self.deferred:
+            self._write_deferred()
         for file in self.rolled:
             self._files.fdatasync(file.fd)
         self._files.fdatasync(self._active.fd)
@@ -69,6 +94,21 @@ class LocalRound:
             file.give_back_room()
             file.release()
 
+    def _write_deferred(self) -> None:
+        clock, tries = self._files.clock, TRIES
+        began = clock()
+        while True:
+            try:
+                self._active.write_placed(self.deferred, self.begin - self._active.base)
+                break
+            except OSError as error:
+                tries -= 1
+                if not tries:
+                    raise
+                log.debug("a deferred write failed, trying again: %s", error)
+                sleep(RETRY_SECONDS)
+        self.write_seconds = clock() - began
+
 
 class LocalCommit:
     """A log on the local disk. `name` is what errors call it, such as "the message log"."""
@@ -77,6 +117,7 @@ class LocalCommit:
         self, files: Files, directory: Path, name: str, reserving: Reserving, log: logging.Logger
     ) -> None:
         self.written = 0
+        self.in_file = 0
         self.durable = 0
         self._fenced = ""
         """Why the log is fenced; empty: it is not."""
@@ -93,6 +134,13 @@ class LocalCommit:
         self._folder_changed = False
         self.under_way: LocalRound | None = None
         self._waiting: deque[tuple[int, Callback]] = deque()
+        self._defers = False
+        """The disk is slow: rounds write."""
+        self._deferred: list[Buffer] = []
+        """To be written by the next round, the last one up to `written`."""
+        self._deferred_from = 0
+        """The position of the first of them."""
+        self._fast_rounds = 0
 
     @property
     def fenced(self) -> StorageError | None:
@@ -111,16 +159,50 @@ class LocalCommit:
             raise StorageError(self._fenced)
         active = self._active
         assert active is not None
+        began = self._files.clock()
         try:
-            size = active.append(buffers)
+            size = active.place(buffers) if self._defers else active.append(buffers)
         except OSError as error:
             reason = error.strerror or error
             raise StorageError(f"{self._name} cannot be written: {reason}") from error
-        self.written = end = active.base + size
+        end = active.base + size
+        if self._defers:
+            if not self._deferred:
+                self._deferred_from = self.written
+            self._deferred += buffers
+        else:
+            self.in_file = end
+            seconds = self._files.clock() - began
+            if seconds > SLOW_SECONDS:
+                self._begin_deferring(seconds)
+        self.written = end
         return end
 
+    def _begin_deferring(self, seconds: float) -> None:
+        self._defers, self._fast_rounds = True, 0
+        self._log.warning(
+            "a write to %s took %.0f ms: the disk is slow. Writes are made beside the event loop until it "
+            "is fast again",
+            self._directory,
+            1000 * seconds,
+        )
+
+    def _end_deferring(self) -> None:
+        """The disk is fast again: write what is left, and go on as usual."""
+        active = self._active
+        assert active is not None
+        if self._deferred:
+            try:
+                active.write_placed(self._deferred, self._deferred_from - active.base)
+            except OSError as error:
+                self._log.debug("a deferred write failed, left to the next round: %s", error)
+                return
+        self.in_file = self.written
+        self._deferred, self._defers = [], False
+        self._log.warning("writes to %s are fast again", self._directory)
+
     def start_at(self, position: int) -> None:
-        self.written = self.durable = position
+        self.written = self.in_file = self.durable = position
 
     def continue_in(self, path: Path, fd: int, base: int, release: Callable[[], None]) -> None:
         self._active = self._file(path, fd, base, self.written - base, release)
@@ -132,7 +214,7 @@ class LocalCommit:
             self._rolled.append(self._active)
         self._active = self._file(path, fd, base, size, release)
         self._folder_changed = True
-        self.written = base + size
+        self.written = self.in_file = base + size
 
     def _file(
         self, path: Path, fd: int, base: int, size: int, release: Callable[[], None]
@@ -165,9 +247,18 @@ class LocalCommit:
         assert self._active is not None
         folder = self._folder if self._folder_changed else None
         begun = LocalRound(
-            self._files, self.written, self._rolled, self._active, folder, note, done
+            self._files,
+            self.written,
+            self._rolled,
+            self._active,
+            folder,
+            note,
+            done,
+            self._deferred,
+            self._deferred_from,
         )
         self.under_way = begun
+        self._deferred = []
         self._rolled = []
         self._folder_changed = False
         return begun
@@ -180,7 +271,14 @@ class LocalCommit:
         if error is not None:
             self._rolled = begun.rolled + self._rolled  # they are still open
             self.fence(error)
-        elif not self._fenced:
+            return
+        if begun.deferred:
+            self.in_file = begun.target
+            fast = begun.write_seconds <= SLOW_SECONDS
+            self._fast_rounds = self._fast_rounds + 1 if fast else 0
+            if self._fast_rounds >= FAST_ROUNDS:
+                self._end_deferring()
+        if not self._fenced:
             self.durable = begun.target
             begun.done()
             if self._waiting:

@@ -111,6 +111,13 @@ class MessageLog:
         return self.commit.fenced
 
     @property
+    def late_end(self) -> int:
+        """Up to where the log must be synced before any Produce may be answered, because the disk is slow
+        and the file has less than was appended; 0: it has all."""
+        commit = self.commit
+        return commit.written if commit.in_file < commit.written else 0
+
+    @property
     def listener(self) -> DelayListener | None:
         """Gets all frames of parked, cancelled and delivered messages."""
         return self.writer.listener
@@ -245,6 +252,8 @@ class MessageLog:
             return
         if self.fenced is not None or not self.rolls.may_try:
             return
+        if self.commit.in_file < self.commit.written:
+            return  # a start must not find a segment behind one that lacks its end
         if self._packing is None:
             self._packing = Packing(self.state.subjects)
         if self._packing.done:

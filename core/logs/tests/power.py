@@ -96,6 +96,9 @@ class FakeFiles:
     """A disk in memory behind the file seam. `directory` and what is above it exist and are
     synced."""
 
+    call_seconds = 0.0
+    """How long a call takes, for whoever looks at the clock before and after it."""
+
     def __init__(self, directory: Path = Path("/data"), root: DirNode | None = None) -> None:
         self.directory = directory
         self.capacity: int | None = None
@@ -115,6 +118,7 @@ class FakeFiles:
         self._cut: tuple[int, When] | None = None
         self._dead = False
         self._lock = threading.RLock()
+        self._seconds = 0.0
 
     # What a test does to the disk
 
@@ -123,11 +127,16 @@ class FakeFiles:
 
     def after_power_cut(self, rng: Random, mood: Mood | None = None) -> "FakeFiles":
         with self._lock:
-            return FakeFiles(self.directory, self._root.after_cut(Fate(rng, mood)))
+            return self._like_this(self._root.after_cut(Fate(rng, mood)))
 
     def after_kill(self) -> "FakeFiles":
         with self._lock:
-            return FakeFiles(self.directory, self._root.clone())
+            return self._like_this(self._root.clone())
+
+    def _like_this(self, root: DirNode) -> "FakeFiles":
+        files = FakeFiles(self.directory, root)
+        files.call_seconds = self.call_seconds
+        return files
 
     def fail(self, fault: Fault) -> None:
         self._faults.append(fault)
@@ -190,6 +199,10 @@ class FakeFiles:
     def size(self, fd: int) -> int:
         with self._lock:
             return self._handle(fd).node.size
+
+    def clock(self) -> float:
+        self._seconds += self.call_seconds
+        return self._seconds
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
         data = b"".join(buffers)

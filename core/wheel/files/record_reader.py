@@ -90,6 +90,10 @@ class LogRecords:
 
     def read(self, position: int, size: int) -> bytes:
         segment = self._segment(position)
+        if position + size > self._log.commit.in_file:
+            raise OSError(
+                errno.EAGAIN, "it is not written yet, the disk is slow", str(segment.path)
+            )
         pinned = self._log.open_files.pinned(segment.path)
         with _memory_error_as_os_error(segment.path), pinned as fd:
             data = read_patiently(self._log.files, fd, size, position - segment.base)

@@ -14,14 +14,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kumquat.core.errors import KumquatError, StorageError
+from kumquat.core.logs.disk import local_commit
 from kumquat.core.logs.disk.active_file import Reserving
 from kumquat.core.logs.disk.commit import Round
-from kumquat.core.logs.disk.local_commit import LocalCommit, rewrite_unsynced
+from kumquat.core.logs.disk.local_commit import FAST_ROUNDS, TRIES, LocalCommit, rewrite_unsynced
 from kumquat.core.logs.disk.segment_file import SegmentFile, segment_name
 from kumquat.core.logs.tests.power import FakeFiles, Fault
 
 DATA = Path("/data")
 LOG = logging.getLogger("kumquat.log")
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_commit, "RETRY_SECONDS", 0.0)
 
 
 def path_of(base: int) -> Path:
@@ -49,6 +55,10 @@ class Commits:
         self.commit.roll_to(path_of(base), fd, base, len(begin), release)
         self.bases.append(base)
         self.content += begin
+
+    @property
+    def can_roll(self) -> bool:
+        return self.bases[-1] < self.commit.written == self.commit.in_file
 
     def append(self, data: bytes) -> int:
         end = self.commit.append([data[:2], data[2:]])
@@ -87,8 +97,13 @@ class Commits:
 
     def check_power_cut(self, seed: int) -> None:
         """All that was said to be durable is there."""
-        durable = self.commit.durable
-        left = self.files.after_power_cut(Random(seed))
+        self._check(self.files.after_power_cut(Random(seed)), self.commit.durable)
+
+    def check_kill(self) -> None:
+        """All that was said to be in the file is there."""
+        self._check(self.files.after_kill(), self.commit.in_file)
+
+    def _check(self, left: FakeFiles, durable: int) -> None:
         for base, following in zip(self.bases, [*self.bases[1:], len(self.content)], strict=True):
             end = min(durable, following)
             if base < end:
@@ -119,7 +134,11 @@ class CommitMachine(RuleBasedStateMachine):
             with pytest.raises(StorageError, match="fenced"):
                 self.log.commit.append([data])
 
-    @precondition(lambda self: self.failed_at is None)
+    @rule(slow=st.booleans())
+    def disk(self, slow: bool) -> None:
+        self.log.files.call_seconds = 1.0 if slow else 0.0
+
+    @precondition(lambda self: self.failed_at is None and not self.log.commit._defers)
     @rule(data=st.binary(min_size=1, max_size=600), part=st.integers(0, 599))
     def append_short(self, data: bytes, part: int) -> None:
         before = self.log.commit.written
@@ -129,9 +148,7 @@ class CommitMachine(RuleBasedStateMachine):
         self.log.files.heal()
         assert self.log.commit.written == before
 
-    @precondition(
-        lambda self: self.failed_at is None and self.log.commit.written > self.log.bases[-1]
-    )
+    @precondition(lambda self: self.failed_at is None and self.log.can_roll)
     @rule(begin=st.binary(min_size=1, max_size=50))
     def roll(self, begin: bytes) -> None:
         self.log.roll(begin)
@@ -155,7 +172,7 @@ class CommitMachine(RuleBasedStateMachine):
         assert self.log.commit.durable == ended.target
 
     @precondition(lambda self: self.round is not None)
-    @rule(operation=st.sampled_from(["fdatasync", "fsync_dir"]))
+    @rule(operation=st.sampled_from(["fdatasync", "fsync_dir", "pwritev"]))
     def fail(self, operation: str) -> None:
         assert self.round is not None
         ended, self.round = self.round, None
@@ -168,11 +185,16 @@ class CommitMachine(RuleBasedStateMachine):
     def cut_power(self, seed: int) -> None:
         self.log.check_power_cut(seed)
 
+    @rule()
+    def kill(self) -> None:
+        self.log.check_kill()
+
     @invariant()
     def positions_are_in_order(self) -> None:
         commit = self.log.commit
         target = commit.written if self.round is None else self.round.target
         assert commit.durable <= target <= commit.written
+        assert commit.durable <= commit.in_file <= commit.written
         if self.failed_at is not None:
             assert commit.durable == self.failed_at, "something became durable behind a failed sync"
             assert not commit.wants_round, "a failed sync is tried again"
@@ -250,3 +272,85 @@ def test_those_who_wait_when_the_log_is_closed_are_told() -> None:
     log.wait(log.commit.written)
     log.commit.close()
     assert [type(answer) for answer in log.called[0]] == [StorageError]
+
+
+# --- a slow disk ---------------------------------------------------------------------------------
+
+
+def slow_log() -> Commits:
+    """One whose next write is left to a round."""
+    log = Commits()
+    log.files.call_seconds = 1.0
+    log.append(b"slow")
+    log.end(log.begin())
+    return log
+
+
+def test_after_a_slow_write_the_loop_writes_nothing_and_the_round_writes_it_before_it_syncs() -> (
+    None
+):
+    log = slow_log()
+    before = log.files.content(path_of(0))
+    log.append(b"one")
+    log.append(b"two")
+    assert log.files.content(path_of(0))[: len(before)] == before
+    assert (log.commit.in_file, log.commit.written) == (9, 15)
+    log.wait(15)
+    begun = log.begin()
+    log.append(b"three")
+    assert log.commit.in_file == 9
+    log.end(begun)
+    assert (log.commit.in_file, log.commit.durable, log.called) == (15, 15, {0: [None]})
+    log.end(log.begin())
+    assert log.files.content(path_of(0))[:20] == b"firstslowonetwothree"
+    log.check_power_cut(1)
+
+
+def test_a_deferred_write_that_fails_for_a_moment_is_made_again_and_nothing_is_lost() -> None:
+    log = slow_log()
+    log.append(b"one")
+    log.wait(log.commit.written)
+    log.end(log.begin(), Fault("pwritev", errno.EIO, times=TRIES - 1, written=1))
+    assert log.called == {0: [None]}
+    assert log.commit.fenced is None
+    log.check_power_cut(1)
+
+
+def test_a_deferred_write_that_goes_on_failing_fences_the_log_and_is_told_to_be_in_no_file() -> (
+    None
+):
+    log = slow_log()
+    log.append(b"one")
+    log.wait(log.commit.written)
+    log.end(log.begin(), Fault("pwritev", errno.EIO, times=None))
+    assert log.commit.fenced is not None
+    assert [type(answer) for answer in log.called[0]] == [StorageError]
+    assert (log.commit.in_file, log.commit.durable) == (9, 9)
+
+
+def test_a_full_disk_refuses_a_deferred_write_before_it_is_placed() -> None:
+    log = slow_log()
+    log.files.fail(Fault("reserve", errno.ENOSPC, times=None))
+    with pytest.raises(StorageError, match="cannot be written"):
+        log.commit.append([b"x" * 5000])
+    log.files.heal()
+    assert log.commit.written == 9
+    log.append(b"y" * 5000)
+    log.end(log.begin())
+    assert log.commit.durable == 5009
+    log.check_power_cut(1)
+
+
+def test_a_disk_that_is_fast_again_is_written_at_once_again_and_what_is_left_goes_first() -> None:
+    log = slow_log()
+    log.files.call_seconds = 0.0
+    begun = None
+    for number in range(FAST_ROUNDS + 1):
+        log.append(b"%d" % number)
+        if begun is not None:
+            log.end(begun)
+        begun = log.begin() if number < FAST_ROUNDS else None
+    assert log.commit.in_file == log.commit.written
+    log.append(b"direct")
+    assert log.commit.in_file == log.commit.written
+    log.check_kill()

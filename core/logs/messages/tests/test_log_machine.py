@@ -149,15 +149,31 @@ class LogMachine(RuleBasedStateMachine):
             model.earliest = self.driver.subject(name).earliest
             assert before[name] <= model.earliest <= model.high_watermark
 
+    @rule(slow=st.booleans())
+    def disk(self, slow: bool) -> None:
+        """A disk that is slow is written to by rounds: a kill takes what none has written."""
+        self.driver.files.call_seconds = 1.0 if slow else 0.0
+
     @rule()
     def kill(self) -> None:
+        late = self.driver.log.late_end
         self.driver.start()
+        self._started(lost=bool(late))
+
+    def _started(self, *, lost: bool) -> None:
+        """`lost`: what was not synced may be gone."""
+        for name, model in self.model.items():
+            end = self.driver.subject(name).high_watermark
+            assert model.high_watermark <= end <= model.end
+            assert lost or end == model.end
+            model.batches = [one for one in model.batches if one[0] < end]
+            assert model.end == end, "a batch was cut in two"
         self.sync_model()
 
     @rule(trouble=TROUBLE, skip=st.integers(0, 6))
     def kill_in_trouble(self, trouble: tuple[str, int], skip: int) -> None:
         """A call of the start fails once: it is refused, or nothing has happened."""
-        files = self.driver.files
+        files, late = self.driver.files, self.driver.log.late_end
         files.fail(Fault(*trouble, skip=skip))
         try:
             self.driver.start()
@@ -166,18 +182,13 @@ class LogMachine(RuleBasedStateMachine):
             self.driver.start()
         files.heal()
         assert not [line for line in self.driver.errors if ".index" not in line]
-        self.sync_model()
+        self._started(lost=bool(late))
 
     @rule(seed=st.integers(0, 1 << 16))
     def cut(self, seed: int) -> None:
         self.driver.files = self.driver.files.after_power_cut(Random(seed))
         self.driver.start()
-        for name, model in self.model.items():
-            end = self.driver.subject(name).high_watermark
-            assert model.high_watermark <= end <= model.end
-            model.batches = [one for one in model.batches if one[0] < end]
-            assert model.end == end, "a batch was cut in two"
-        self.sync_model()
+        self._started(lost=True)
 
     # --- what readers see ----------------------------------------------------------------------
 
