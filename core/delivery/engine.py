@@ -12,13 +12,13 @@ round for a Fetch at a pull offset, all of it without a pause in between:
 
 An answer need not wait until a pull is synced. A commit's must, for its ack.
 
-What was delivered before is handed out in smaller and smaller parts: half as many with each attempt, or
-fewer where the limit is low, so that the last attempt is of one message. Such a message is handed out
-*alone*: to a member that holds nothing else, and that is given nothing else while it has it. So a message
-that kills its consumers does not take its neighbours along. That must not stop anybody who acks only after
-many messages: a member that sits on one for long (ALONE_MS) is given others again, and a message that
-waited so long for a member without others goes to any. Nor must it stop other messages: while there are
-any, one member at a time has a message alone, and for half of the time at most (sharing/hand_outs.py).
+What was delivered before is handed out in smaller and smaller parts: half as many, then still fewer with
+each attempt, so that the last attempt is of one message. Such a message is handed out *alone*: to a member
+that holds nothing else, and that is given nothing else while it has it. So a message that kills its
+consumers does not take its neighbours along. That must not stop anybody who acks only after many messages:
+a member that sits on one for long (ALONE_MS) is given others again, and a message that waited so long for
+a member without others goes to any. Nor must it stop other messages: while there are any, one member at a
+time has a message alone, and for half of the time at most (sharing/hand_outs.py).
 
 Acks are cumulative within one pull log. What counts as one is `ack`'s to say, and None means that there is
 nothing to write: the offset says nothing new, was never given, or lies in a gap that an unclean start has
@@ -51,6 +51,9 @@ MOST_RANGES = 64
 LOOKED_AT = 256
 """Ranges of messages to be delivered again that are looked at for one hand-out."""
 ALONE_MS = 10_000
+FEW_ATTEMPTS = 5
+"""With fewer, what is delivered for the second time is divided into more than two parts: few attempts are
+left to find the message that fails."""
 
 
 def open_pull_log(
@@ -100,8 +103,9 @@ class Caution(NamedTuple):
             return self.most
         if attempt >= min(self.limit, 32):
             return 1
-        even = int(self.most ** ((self.limit - attempt) / (self.limit - 1)))
-        return max(1, min(even, self.most >> (attempt - 1)))
+        first = 1 if self.limit < FEW_ATTEMPTS else 2
+        part = (self.most / first) ** ((self.limit - attempt) / (self.limit - first))
+        return max(1, min(int(part), self.most >> (attempt - 1)))
 
     def alone(self, attempt: int) -> bool:
         return attempt > 1 and self.part(attempt) == 1

@@ -188,11 +188,11 @@ def test_a_retry_that_waits_holds_up_nobody(tmp_path: Path) -> None:
     serve(check, tmp_path)
 
 
-def test_a_message_near_its_limit_is_handed_out_alone_and_stops_nobody(tmp_path: Path) -> None:
+def test_a_message_at_its_last_attempt_is_handed_out_alone_and_stops_nobody(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
         await fill(served, "t", 10)
-        configs = {"retry_backoff_ms": "0", "delivery_count_limit": "3"}
+        configs = {"retry_backoff_ms": "0", "delivery_count_limit": "2"}
         async with sharing(served, "g", "t", 1, **configs) as (member,):
             held = await member.drain()
             assert await fail(served, held[0].offset) is None
