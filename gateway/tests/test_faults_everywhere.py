@@ -32,8 +32,9 @@ from zlib import crc32
 
 import pytest
 
-from kumquat.core.logs.disk import unreadable
+from kumquat.core.logs.disk import local_commit, unreadable
 from kumquat.core.logs.disk.files import Files
+from kumquat.core.logs.tests.power import FakeFiles
 from kumquat.gateway.tests import restart_story
 from kumquat.gateway.tests.fault_story import tell
 from kumquat.gateway.tests.faulty_files import ERRORS, SHORT, STOPS_SHORT, Strike, Trace
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NEVER_FAIL = {"expect"}
+NEVER_FAIL = {"clock", "expect"}
 OPERATIONS = sorted(
     name
     for name in vars(Files)
@@ -160,6 +161,26 @@ def test_the_story_is_the_same_each_time(calls: Counter[str], tmp_path: Path) ->
 def test_the_story_has_all_parts(part: str, calls: Counter[str]) -> None:
     assert MORE.keys() <= calls.keys()
     assert any(part in site for site in calls), f"nothing in the story comes to {part}"
+
+
+# --- a slow disk -------------------------------------------------------------------------------
+
+
+def test_on_a_slow_disk_a_write_that_fails_costs_nothing_that_was_acked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeFiles, "call_seconds", 1.0)
+    monkeypatch.setattr(local_commit, "RETRY_SECONDS", 0.0)
+    calls = told(tmp_path / "without").calls
+    deferred = "pwritev disk.local_commit.LocalRound.run < flushing.flusher.outcome"
+    assert calls[deferred] > 100, f"no write was deferred: {sorted(calls)}"
+    hows = [*ERRORS, SHORT]
+    strikes = [
+        Strike(deferred, 1 + n * calls[deferred] // len(hows), how, THRICE)
+        for n, how in enumerate(hows)
+    ]
+    harm = [why for n, strike in enumerate(strikes) if (why := why_not(tmp_path / str(n), strike))]
+    assert not harm, f"{len(harm)} of {len(strikes)} faults:\n" + "\n".join(harm)
 
 
 # --- housekeeping after a start ----------------------------------------------------------------
