@@ -56,7 +56,9 @@ def test_a_second_member_with_the_same_name_fences_the_first(
     second.take(20)
     with pytest.raises(Failed) as fenced:
         first.do("commit")
-    assert "fenced" in str(fenced.value).lower()
+    # A librdkafka that has heard of it from a heartbeat before says no more than that the error is fatal.
+    said = str(fenced.value).lower()
+    assert "fenced" in said or "_fatal" in said
 
 
 @pytest.mark.differs("Kafka gives a partition to one member of a group")
