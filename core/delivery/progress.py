@@ -226,8 +226,11 @@ class Progress:
     def read_in_order(self, sequence: int) -> None:
         """Back to plain offsets, from there on. What is to be delivered again below it stays; what is not
         settled above it is read in order."""
+        many = (
+            self.retries > MOST_DONE
+        )  # whichever of them were woken: a replay must decide the same
         again: list[Range | Wait] = [*self.redelivery.cut(sequence, self.cursor)]
-        if len(self.waiting) > MOST_DONE:
+        if many:
             self.waiting.drop(sequence, self.cursor)  # too many gaps to remember what lies between
         else:
             again += self.waiting.cut(sequence, self.cursor)
