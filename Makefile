@@ -1,8 +1,8 @@
 # Everything sets up what it needs: a machine with Python 3.11+ and Java 17 is enough.
 #
 #   make run       the broker on 127.0.0.1:9092, its admin endpoint on 9093, its data in ./data
-#   make test      the short set of tests: ten minutes on two cores
-#   make test-all  all tests: what CI runs, half an hour
+#   make test      the short set of tests: 25 minutes of processor time
+#   make test-all  all tests: what CI runs, 50 minutes of processor time
 #   make demo      produce, delay, share, archive, report: all of it once, with a page to look at
 #   make check     lint, format, types, import directions
 #   make bench     Kumquat beside Apache Kafka, into bench/RESULTS.md
