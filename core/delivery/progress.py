@@ -226,9 +226,8 @@ class Progress:
     def read_in_order(self, sequence: int) -> None:
         """Back to plain offsets, from there on. What is to be delivered again below it stays; what is not
         settled above it is read in order."""
-        many = (
-            self.retries > MOST_DONE
-        )  # whichever of them were woken: a replay must decide the same
+        # All retries count, whether woken or not: a replay wakes none, and must decide the same.
+        many = self.retries > MOST_DONE
         again: list[Range | Wait] = [*self.redelivery.cut(sequence, self.cursor)]
         if many:
             self.waiting.drop(sequence, self.cursor)  # too many gaps to remember what lies between
