@@ -143,18 +143,20 @@ def send(bootstrap: str, subject: str, *keys: bytes) -> None:
 
 
 @pytest.mark.usefixtures("with_shared_spark")
-def test_the_command_ends_otherwise_than_it_says(
+def test_the_exit_code_says_whether_two_sides_differ(
     bootstrap: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A difference is exit code 1; the summary alone is on stdout."""
+    """A difference is exit code 1. The summary is on stdout only. Stderr has the progress, and may have
+    a warning of the JVM that this process's tests share, so its lines are not counted."""
     send(bootstrap, "left", b"a", b"b")
     send(bootstrap, "right", b"a")
     assert main(["reconcile", "left", "right", "--bootstrap", bootstrap]) == 1
     seen = capsys.readouterr()
     assert seen.out.startswith("reconcile left and right: they differ\n")
     assert "key b" in seen.out
-    assert all(line.startswith("reconcile: ") for line in seen.err.splitlines())
+    assert "reconcile: " in seen.err
+    assert "they differ" not in seen.err
     assert main(["reconcile", "left", "left", "--bootstrap", bootstrap]) == 0
 
 
