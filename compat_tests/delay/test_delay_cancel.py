@@ -232,7 +232,7 @@ def test_the_command_line_lists_pages_cancels_and_moves(running: TestBroker, nam
     assert found[3]["key"] == "key 3"
     assert count(running, name, from_=begin + 5, to=begin + 7) == 2
     assert delay(running, name, "cancel", id="n0")[1]["status"] == "cancelled"
-    assert delay(running, name, "cancel", sid=found[1]["sid"])[0] == 0
+    assert delay(running, name, "cancel", schedule_id=found[1]["schedule_id"])[0] == 0
     code, _ = delay(running, name, "move", id="n2", due=now())
     assert code == 0
     (read,) = read_confluent(running.bootstrap, name, 1)

@@ -55,7 +55,7 @@ class Acknowledged(NamedTuple):
 
 def acknowledge(
     gid: int,
-    sid: int,
+    subject_id: int,
     progress: Progress,
     log: ShareLog,
     batches: Iterable[AckBatch],
@@ -102,10 +102,10 @@ def acknowledge(
                 renewed.append((first, end))
     made: list[Action] = []
     if accepted:
-        made.append(actions.Accept(gid, sid, log.slot, accepted))
-    made += give_back(gid, sid, log.slot, released, policy, now_ms)
+        made.append(actions.Accept(gid, subject_id, log.slot, accepted))
+    made += give_back(gid, subject_id, log.slot, released, policy, now_ms)
     if rejected:
-        made.append(actions.Doom(gid, sid, log.slot, rejected, REJECTED, ""))
+        made.append(actions.Doom(gid, subject_id, log.slot, rejected, REJECTED, ""))
     return Acknowledged(made, renewed)
 
 

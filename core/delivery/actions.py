@@ -4,8 +4,8 @@ One type per kind of action. In the log an action is a JSON array: the kind's na
 name in lower case, then the fields in their order (`to_json`, `from_json`). So the names of the types and
 the order of their fields are part of the format on disk; test_actions.py holds the literal bytes.
 
-Ids of groups (`gid`) and subjects (`sid`) are numbers. A subject's id is the message log's: it belongs to
-the subject, not to its name. A `sequence` is exclusive: all below it is meant.
+Ids of groups (`gid`) and subjects (`subject_id`) are numbers. A subject's id is the message log's: it
+belongs to the subject, not to its name. A `sequence` is exclusive: all below it is meant.
 
 State changes in `Groups.apply` alone (state.py); replay and the running broker share it. The time of an
 action is the time in the header of its frame.
@@ -60,7 +60,7 @@ class Commit(NamedTuple):
     """The group's plain position, with the metadata that the client gave."""
 
     gid: int
-    sid: int
+    subject_id: int
     sequence: int
     epoch: int
     metadata: str
@@ -70,7 +70,7 @@ class Share(NamedTuple):
     """Sharing begins there: nothing at or above was delivered."""
 
     gid: int
-    sid: int
+    subject_id: int
     sequence: int
 
 
@@ -78,7 +78,7 @@ class Unshare(NamedTuple):
     """Back to plain offsets."""
 
     gid: int
-    sid: int
+    subject_id: int
     sequence: int | None = None
     """Where to go on, although some above are acked: written by brokers that did not know InOrder. None,
     and not written: nothing is unacked."""
@@ -89,7 +89,7 @@ class InOrder(NamedTuple):
     are, to be delivered again at their time; those above are read in order."""
 
     gid: int
-    sid: int
+    subject_id: int
     sequence: int
 
 
@@ -97,7 +97,7 @@ class Slot(NamedTuple):
     """A pull log begins in this slot, at that pull sequence."""
 
     gid: int
-    sid: int
+    subject_id: int
     slot: int
     member_id: str
     pull: int
@@ -107,7 +107,7 @@ class Pull(NamedTuple):
     """Messages were leased through a pull log."""
 
     gid: int
-    sid: int
+    subject_id: int
     slot: int
     pull: int
     """The first pull sequence."""
@@ -119,7 +119,7 @@ class Ack(NamedTuple):
     """All below that pull sequence are acked."""
 
     gid: int
-    sid: int
+    subject_id: int
     slot: int
     pull: int
 
@@ -128,7 +128,7 @@ class Accept(NamedTuple):
     """Some of what a share member holds is acked."""
 
     gid: int
-    sid: int
+    subject_id: int
     slot: int
     ranges: list[list[int]]
     """First sequence and count of each."""
@@ -138,7 +138,7 @@ class Retry(NamedTuple):
     """Messages that a member did not handle are to be delivered again, at their time."""
 
     gid: int
-    sid: int
+    subject_id: int
     slot: int
     """The pull log that they leave. 0: they were read with plain offsets."""
     ranges: list[list[int]]
@@ -151,7 +151,7 @@ class Doom(NamedTuple):
     durable: see Settle."""
 
     gid: int
-    sid: int
+    subject_id: int
     slot: int
     """The pull log that they leave. 0: they are not leased."""
     ranges: list[list[int]]
@@ -167,7 +167,7 @@ class Settle(NamedTuple):
     back to where they came from."""
 
     gid: int
-    sid: int
+    subject_id: int
     ranges: list[list[int]]
     """First sequence and count of each."""
 
@@ -183,7 +183,7 @@ class Release(NamedTuple):
     """The pull log ends; what was unacked is delivered again, at once and as the same attempt."""
 
     gid: int
-    sid: int
+    subject_id: int
     slot: int
 
 
@@ -191,7 +191,7 @@ class Expire(NamedTuple):
     """Retention has overtaken the group: all below is gone."""
 
     gid: int
-    sid: int
+    subject_id: int
     sequence: int
 
 
@@ -200,7 +200,7 @@ class Lost(NamedTuple):
     moves behind them."""
 
     gid: int
-    sid: int
+    subject_id: int
     first: int
     size: int
 
@@ -209,7 +209,7 @@ class Holes(NamedTuple):
     """Sequences below the cursor that no message ever had."""
 
     gid: int
-    sid: int
+    subject_id: int
     first: int
     size: int
 
@@ -218,7 +218,7 @@ class Drop(NamedTuple):
     """The group forgets the subject."""
 
     gid: int
-    sid: int
+    subject_id: int
     doomed: int | None = None
     """Messages below that are to become dead letters still do. None, and not written: none does."""
 
@@ -226,7 +226,7 @@ class Drop(NamedTuple):
 class Gone(NamedTuple):
     """The subject is deleted: all groups forget it."""
 
-    sid: int
+    subject_id: int
 
 
 class Heard(NamedTuple):
@@ -267,7 +267,7 @@ class Numbers(NamedTuple):
 class Slots(NamedTuple):
     """How many slots a subject has given out, and how far its pull logs have come."""
 
-    sid: int
+    subject_id: int
     given: int
     top: int
 
@@ -276,7 +276,7 @@ class Again(NamedTuple):
     """Messages that wait to be delivered again."""
 
     gid: int
-    sid: int
+    subject_id: int
     first: int
     size: int
     attempt: int
@@ -288,7 +288,7 @@ class Waits(NamedTuple):
     """Retries that wait for their time."""
 
     gid: int
-    sid: int
+    subject_id: int
     packed: str
     """Base64 of Waiting.pack."""
 
@@ -297,7 +297,7 @@ class Doomed(NamedTuple):
     """Messages whose dead letters are not durable yet."""
 
     gid: int
-    sid: int
+    subject_id: int
     first: int
     size: int
     attempts: int
@@ -313,7 +313,7 @@ class Expired(NamedTuple):
     """How many messages were gone before they were acked."""
 
     gid: int
-    sid: int
+    subject_id: int
     size: int
 
 
@@ -330,7 +330,7 @@ class Committed(NamedTuple):
     """When a position was last committed or acked (ms)."""
 
     gid: int
-    sid: int
+    subject_id: int
     at: int
 
 
@@ -345,7 +345,7 @@ class Log(NamedTuple):
     """A pull log."""
 
     gid: int
-    sid: int
+    subject_id: int
     slot: int
     member_id: str
     numbers: list[int]
@@ -390,9 +390,9 @@ def to_json(action: Action) -> tuple[Any, ...]:
     if type(action) is Numbers and not action.joined:
         return (_NAMES[Numbers], action.next_gid, action.floor)
     if type(action) is Unshare and action.sequence is None:
-        return (_NAMES[Unshare], action.gid, action.sid)
+        return (_NAMES[Unshare], action.gid, action.subject_id)
     if type(action) is Drop and action.doomed is None:
-        return (_NAMES[Drop], action.gid, action.sid)
+        return (_NAMES[Drop], action.gid, action.subject_id)
     return (_NAMES[type(action)], *action)
 
 

@@ -6,9 +6,9 @@ round for a Fetch at a pull offset, all of it without a pause in between:
     if not owns(log, pull): not this pull log's business; answer as for a slot that is gone
     again = leases_from(log, pull)                  given before and not acked: read, cut and sent once more
     if not again:
-        expired = overtaken(gid, sid, progress, earliest)       append it first, loudly
+        expired = overtaken(gid, subject_id, progress, earliest)       append it first, loudly
         ranges = hand_out(progress, log, policy, …)             none: policy.nothing_given, and wait
-        append pull_action(gid, sid, log, ranges); then leases_from(log, pull) are there to be sent
+        append pull_action(gid, subject_id, log, ranges); then leases_from(log, pull) are there to be sent
 
 An answer need not wait until a pull is synced. A commit's must, for its ack.
 
@@ -57,11 +57,11 @@ left to find the message that fails."""
 
 
 def open_pull_log(
-    groups: Groups, group: Group, sid: int, member_id: str, *, share: bool = False
+    groups: Groups, group: Group, subject_id: int, member_id: str, *, share: bool = False
 ) -> actions.Slot:
     """`share`: the log of a member of a share group. GroupMaxSizeReached: the subject has no slot left."""
-    slot, begin = groups.next_slot(sid)
-    return actions.Slot(group.id, sid, slot, member_id, SHARE_PULL if share else begin)
+    slot, begin = groups.next_slot(subject_id)
+    return actions.Slot(group.id, subject_id, slot, member_id, SHARE_PULL if share else begin)
 
 
 # --- what a Fetch gets ---------------------------------------------------------------------------
@@ -191,29 +191,31 @@ def portion(at_hand: int, sharers: int, known: bool) -> int:
     return max(1, at_hand // ((1 if known else 2) * max(1, sharers)))
 
 
-def pull_action(gid: int, sid: int, log: PullLog, ranges: Iterable[Range]) -> actions.Pull:
-    return actions.Pull(gid, sid, log.slot, log.next, [list(part[:3]) for part in ranges])
+def pull_action(gid: int, subject_id: int, log: PullLog, ranges: Iterable[Range]) -> actions.Pull:
+    return actions.Pull(gid, subject_id, log.slot, log.next, [list(part[:3]) for part in ranges])
 
 
 # --- acks ----------------------------------------------------------------------------------------
 
 
-def ack(gid: int, sid: int, log: PullLog, pull: int) -> actions.Ack | None:
+def ack(gid: int, subject_id: int, log: PullLog, pull: int) -> actions.Ack | None:
     """All below `pull` is done."""
     if not log.leases or not log.leases[0].pull < pull <= log.next or log.in_gap(pull):
         return None
-    return actions.Ack(gid, sid, log.slot, pull)
+    return actions.Ack(gid, subject_id, log.slot, pull)
 
 
 # --- what retention took ----------------------------------------------------------------------------
 
 
-def overtaken(gid: int, sid: int, progress: Progress, earliest: int) -> actions.Expire | None:
+def overtaken(
+    gid: int, subject_id: int, progress: Progress, earliest: int
+) -> actions.Expire | None:
     """When messages that the group has not had are gone from the subject. Say it loudly: `missed`."""
     lowest = progress.lowest_due() if progress.shared else progress.position
     if lowest is None or lowest >= earliest:
         return None
-    return actions.Expire(gid, sid, earliest)
+    return actions.Expire(gid, subject_id, earliest)
 
 
 def missed(progress: Progress, earliest: int) -> int:

@@ -81,7 +81,7 @@ class Delay(Enum):
 
 def give_back(
     gid: int,
-    sid: int,
+    subject_id: int,
     slot: int,
     leases: Iterable[Lease],
     policy: RetryPolicy,
@@ -99,9 +99,9 @@ def give_back(
             again.append([lease.first, lease.size, lease.attempt + 1, due])
     made: list[actions.Action] = []
     if again:
-        made.append(actions.Retry(gid, sid, slot, again))
+        made.append(actions.Retry(gid, subject_id, slot, again))
     if dead:
-        made.append(actions.Doom(gid, sid, slot, dead, ATTEMPTS, ""))
+        made.append(actions.Doom(gid, subject_id, slot, dead, ATTEMPTS, ""))
     return made
 
 
@@ -119,7 +119,7 @@ class Refused(ValueError):
 def fail(
     groups: Groups,
     group: Group,
-    sid: int,
+    subject_id: int,
     offset: int,
     *,
     high_watermark: int,
@@ -131,29 +131,29 @@ def fail(
 ) -> list[actions.Action]:
     """A client says that it could not handle a message, by the offset that it saw. Nothing to do: it has
     said so before. Raises Refused."""
-    slot, lease = _find(groups, group, sid, offset, high_watermark)
+    slot, lease = _find(groups, group, subject_id, offset, high_watermark)
     if lease is None:
         return []
     if reject or lease.attempt >= policy.limit:
-        progress = group.progress.get(sid)
+        progress = group.progress.get(subject_id)
         if progress is not None and progress.done.holds(lease.first):
             return []
         ranges = [[lease.first, 1, lease.attempt]]
         why = REJECTED if reject else ATTEMPTS
-        return [actions.Doom(group.id, sid, slot, ranges, why, reason)]
+        return [actions.Doom(group.id, subject_id, slot, ranges, why, reason)]
     wait = policy.backoff(lease.attempt) if after_ms is None else after_ms
     # Without a pull log it has to wait, at least until now: sharing begins without redeliveries.
     due = now_ms + wait if wait or not slot else 0
-    return [actions.Retry(group.id, sid, slot, [[lease.first, 1, lease.attempt + 1, due]])]
+    return [actions.Retry(group.id, subject_id, slot, [[lease.first, 1, lease.attempt + 1, due]])]
 
 
 def _find(
-    groups: Groups, group: Group, sid: int, offset: int, high_watermark: int
+    groups: Groups, group: Group, subject_id: int, offset: int, high_watermark: int
 ) -> tuple[int, Lease | None]:
     """The slot and the one message that an offset names; None: it was given back before."""
-    progress, (slot, pull) = group.progress.get(sid), split_offset(offset)
+    progress, (slot, pull) = group.progress.get(subject_id), split_offset(offset)
     if slot:
-        return slot, _find_pull(groups, group, sid, slot, pull, offset)
+        return slot, _find_pull(groups, group, subject_id, slot, pull, offset)
     if progress is None or not progress.shared:
         return 0, _find_plain(progress, offset, high_watermark)
     for log in progress.pull_logs.values():
@@ -171,9 +171,9 @@ def _find(
 
 
 def _find_pull(
-    groups: Groups, group: Group, sid: int, slot: int, pull: int, offset: int
+    groups: Groups, group: Group, subject_id: int, slot: int, pull: int, offset: int
 ) -> Lease | None:
-    owner, log = groups.slots.get(sid, {}).get(slot, (None, None))
+    owner, log = groups.slots.get(subject_id, {}).get(slot, (None, None))
     if owner is not group or log is None or pull < log.begin or isinstance(log, ShareLog):
         raise Refused(
             f"{offset} is of a member that has left or rebalanced since: what it had not acked is "

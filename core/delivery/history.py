@@ -130,7 +130,7 @@ def _told(event: str, ranges: Ranges, member_id: str = "", **fields: Any) -> lis
 def _log_of(
     groups: Groups, action: actions.Pull | actions.Ack | actions.Accept | actions.Release
 ) -> PullLog:
-    return groups.by_id[action.gid].progress[action.sid].pull_logs[action.slot]
+    return groups.by_id[action.gid].progress[action.subject_id].pull_logs[action.slot]
 
 
 def _pulled(log: PullLog, pull: actions.Pull) -> list[Told]:
@@ -153,7 +153,7 @@ def _held(log: PullLog, ranges: Ranges) -> Ranges:
 
 
 def _committed(groups: Groups, commit: actions.Commit, earliest: int) -> list[Told]:
-    progress = groups.by_id[commit.gid].progress.get(commit.sid)
+    progress = groups.by_id[commit.gid].progress.get(commit.subject_id)
     if progress is not None and progress.shared:
         return []
     before = progress.position if progress is not None and progress.committed else None
@@ -177,7 +177,7 @@ def _release_reason(action: actions.Release, log: PullLog, around: Circumstances
 
 
 def _retried(groups: Groups, retry: actions.Retry, around: Circumstances) -> list[Told]:
-    progress = groups.by_id[retry.gid].progress.get(retry.sid)
+    progress = groups.by_id[retry.gid].progress.get(retry.subject_id)
     log = None if progress is None else progress.pull_logs.get(retry.slot)
     member_id = "" if log is None else log.member_id
     if (retry.gid, member_id) in around.left:
@@ -207,7 +207,7 @@ def _keeps_attempt(log: PullLog | None, first: int, attempt: int) -> bool:
 
 
 def _died(groups: Groups, doom: actions.Doom) -> list[Told]:
-    progress = groups.by_id[doom.gid].progress.get(doom.sid)
+    progress = groups.by_id[doom.gid].progress.get(doom.subject_id)
     log = None if progress is None else progress.pull_logs.get(doom.slot)
     by_attempts: dict[int, list[tuple[int, int]]] = {}
     for first, size, attempts in doom.ranges:

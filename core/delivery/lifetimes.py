@@ -25,15 +25,16 @@ def expired(
     """What is to be forgotten of a group. `in_use`: subjects that a member reads or is to read."""
     empty_since = 0 if group.members else group.empty_since
     due = [
-        sid
-        for sid, progress in group.progress.items()
-        if sid not in in_use and now_ms - max(progress.committed_at, empty_since) >= retention_ms
+        subject_id
+        for subject_id, progress in group.progress.items()
+        if subject_id not in in_use
+        and now_ms - max(progress.committed_at, empty_since) >= retention_ms
         if not _promised(progress)
     ]
     idle = bool(due) or now_ms - empty_since >= idle_ms
     if idle and not group.members and len(due) == len(group.progress):
         return [actions.Forget(group.id)]
-    return [actions.Drop(group.id, sid) for sid in due]
+    return [actions.Drop(group.id, subject_id) for subject_id in due]
 
 
 def _promised(progress: Progress) -> bool:

@@ -269,20 +269,20 @@ class Policies:
         self._policies: dict[int, dict[int, SharePolicy]] = {}
         """Group id → subject id → policy."""
 
-    def of(self, gid: int, sid: int) -> SharePolicy:
-        return self._policies.setdefault(gid, {}).setdefault(sid, SharePolicy())
+    def of(self, gid: int, subject_id: int) -> SharePolicy:
+        return self._policies.setdefault(gid, {}).setdefault(subject_id, SharePolicy())
 
     def observe(self, applied: Sequence[Action], now: float) -> None:
         """These actions were applied just now."""
         for action in applied:
             if isinstance(action, actions.Share):
-                self.of(action.gid, action.sid).opened_at = now
+                self.of(action.gid, action.subject_id).opened_at = now
             if isinstance(action, (actions.Pull, actions.Ack, actions.Accept)):
                 self._moved(action, now)
             elif isinstance(action, _NO_PACE):
-                self._rest(action.gid, action.sid)
+                self._rest(action.gid, action.subject_id)
             elif isinstance(action, (actions.Unshare, actions.InOrder, actions.Drop)):
-                self._policies.get(action.gid, {}).pop(action.sid, None)
+                self._policies.get(action.gid, {}).pop(action.subject_id, None)
             elif isinstance(action, actions.Forget):
                 self._policies.pop(action.gid, None)
             elif isinstance(action, actions.Left):
@@ -290,7 +290,7 @@ class Policies:
                     policy.forget(action.member_id)
             elif isinstance(action, actions.Gone):
                 for policies in self._policies.values():
-                    policies.pop(action.sid, None)
+                    policies.pop(action.subject_id, None)
 
     def stop(self, gid: int, member_id: str) -> None:
         """A share session has ended."""
@@ -298,15 +298,15 @@ class Policies:
             policy.stop(member_id)
 
     def _moved(self, action: actions.Pull | actions.Ack | actions.Accept, now: float) -> None:
-        found = self._groups.slots.get(action.sid, {}).get(action.slot)
+        found = self._groups.slots.get(action.subject_id, {}).get(action.slot)
         if found is not None:
-            policy = self.of(action.gid, action.sid)
+            policy = self.of(action.gid, action.subject_id)
             (policy.given if type(action) is actions.Pull else policy.acked)(found[1], now)
 
-    def _rest(self, gid: int, sid: int) -> None:
+    def _rest(self, gid: int, subject_id: int) -> None:
         """What members hold has changed by something that says nothing about their pace."""
-        policy, group = self._policies.get(gid, {}).get(sid), self._groups.by_id.get(gid)
-        progress = group.progress.get(sid) if group is not None else None
+        policy, group = self._policies.get(gid, {}).get(subject_id), self._groups.by_id.get(gid)
+        progress = group.progress.get(subject_id) if group is not None else None
         if policy is not None and group is not None and progress is not None:
             unacked = {log.member_id: log.unacked for log in progress.pull_logs.values()}
             policy.hold(unacked, group.members)

@@ -222,8 +222,8 @@ class Groups:
 
     def _forget(self, gid: int) -> None:
         group = self.by_id.pop(gid)
-        for sid in list(group.progress):
-            self._free_slots(group, sid)
+        for subject_id in list(group.progress):
+            self._free_slots(group, subject_id)
         for member_id in group.members:
             self.silent.pop((gid, member_id), None)
         del self.by_name[group.name]
@@ -259,131 +259,133 @@ class Groups:
 
     # --- positions -------------------------------------------------------------------------------
 
-    def _progress(self, gid: int, sid: int) -> Progress:
-        return self.by_id[gid].progress.setdefault(sid, Progress())
+    def _progress(self, gid: int, subject_id: int) -> Progress:
+        return self.by_id[gid].progress.setdefault(subject_id, Progress())
 
-    def _commit(self, gid: int, sid: int, sequence: int, epoch: int, metadata: str) -> None:
-        progress = self._progress(gid, sid)
+    def _commit(self, gid: int, subject_id: int, sequence: int, epoch: int, metadata: str) -> None:
+        progress = self._progress(gid, subject_id)
         progress.commit(sequence, epoch, metadata)
         progress.committed_at = self.now_ms
 
-    def _committed(self, gid: int, sid: int, at: int) -> None:
-        self._progress(gid, sid).committed_at = at
+    def _committed(self, gid: int, subject_id: int, at: int) -> None:
+        self._progress(gid, subject_id).committed_at = at
 
-    def _share(self, gid: int, sid: int, sequence: int) -> None:
-        progress = self._progress(gid, sid)
+    def _share(self, gid: int, subject_id: int, sequence: int) -> None:
+        progress = self._progress(gid, subject_id)
         progress.begin_sharing(sequence)
         progress.committed_at = self.now_ms
 
-    def _unshare(self, gid: int, sid: int, sequence: int | None) -> None:
-        group, progress = self.by_id[gid], self._progress(gid, sid)
+    def _unshare(self, gid: int, subject_id: int, sequence: int | None) -> None:
+        group, progress = self.by_id[gid], self._progress(gid, subject_id)
         if sequence is None and not progress.settled:
-            raise ValueError(f"subject {sid} of group {gid} has unacked messages")
-        self._free_slots(group, sid)
+            raise ValueError(f"subject {subject_id} of group {gid} has unacked messages")
+        self._free_slots(group, subject_id)
         progress.end_sharing(progress.cursor if sequence is None else sequence)
         if sequence is not None:
             progress.committed_at = self.now_ms
 
-    def _in_order(self, gid: int, sid: int, sequence: int) -> None:
-        progress = self._progress(gid, sid)
+    def _in_order(self, gid: int, subject_id: int, sequence: int) -> None:
+        progress = self._progress(gid, subject_id)
         for slot in list(progress.pull_logs):
-            self._release(gid, sid, slot)
+            self._release(gid, subject_id, slot)
         progress.read_in_order(sequence)
         progress.committed_at = self.now_ms
 
-    def _drop(self, gid: int, sid: int, doomed: int | None) -> None:
+    def _drop(self, gid: int, subject_id: int, doomed: int | None) -> None:
         group = self.by_id[gid]
-        self._free_slots(group, sid)
-        progress = group.progress.pop(sid, None)
+        self._free_slots(group, subject_id)
+        progress = group.progress.pop(subject_id, None)
         if progress is not None and doomed is not None:
             kept = Progress()
             kept.add_doomed_below(doomed, progress.doomed.values())
             if kept.doomed:
-                group.progress[sid] = kept
+                group.progress[subject_id] = kept
 
-    def _gone(self, sid: int) -> None:
+    def _gone(self, subject_id: int) -> None:
         for group in self.by_id.values():
-            group.progress.pop(sid, None)
+            group.progress.pop(subject_id, None)
             for member in group.members.values():
-                member.holds.pop(sid, None)
-        self.slots.pop(sid, None)
-        self.numbers.pop(sid, None)
+                member.holds.pop(subject_id, None)
+        self.slots.pop(subject_id, None)
+        self.numbers.pop(subject_id, None)
 
-    def _expire(self, gid: int, sid: int, sequence: int) -> None:
-        self._progress(gid, sid).expire(sequence)
+    def _expire(self, gid: int, subject_id: int, sequence: int) -> None:
+        self._progress(gid, subject_id).expire(sequence)
 
-    def _lost(self, gid: int, sid: int, first: int, size: int) -> None:
-        self.by_id[gid].progress[sid].lose(first, first + size)
+    def _lost(self, gid: int, subject_id: int, first: int, size: int) -> None:
+        self.by_id[gid].progress[subject_id].lose(first, first + size)
 
-    def _holes(self, gid: int, sid: int, first: int, size: int) -> None:
-        self.by_id[gid].progress[sid].pass_over(first, first + size)
+    def _holes(self, gid: int, subject_id: int, first: int, size: int) -> None:
+        self.by_id[gid].progress[subject_id].pass_over(first, first + size)
 
     # --- pull logs -------------------------------------------------------------------------------
 
-    def next_slot(self, sid: int) -> tuple[int, int]:
+    def next_slot(self, subject_id: int) -> tuple[int, int]:
         """A free slot of a subject, and where a pull log in it begins."""
-        numbers, taken = self.numbers.get(sid, SlotNumbers()), self.slots.get(sid, {})
+        numbers, taken = self.numbers.get(subject_id, SlotNumbers()), self.slots.get(subject_id, {})
         begin = max(numbers.top, self.floor)
         for given in range(numbers.given, numbers.given + MAX_SLOT):
             if given % MAX_SLOT + 1 not in taken and begin <= MAX_PULL // 2:
                 return given % MAX_SLOT + 1, begin
-        raise GroupMaxSizeReached(f"all {MAX_SLOT} slots of subject {sid} are taken")
+        raise GroupMaxSizeReached(f"all {MAX_SLOT} slots of subject {subject_id} are taken")
 
-    def _slot(self, gid: int, sid: int, slot: int, member_id: str, pull: int) -> None:
-        self._open(self.by_id[gid], sid, _log_at(slot, member_id, pull))
-        numbers = self.numbers[sid]
+    def _slot(self, gid: int, subject_id: int, slot: int, member_id: str, pull: int) -> None:
+        self._open(self.by_id[gid], subject_id, _log_at(slot, member_id, pull))
+        numbers = self.numbers[subject_id]
         numbers.given += (slot - 1 - numbers.given) % MAX_SLOT + 1
 
-    def _open(self, group: Group, sid: int, log: PullLog) -> None:
-        taken = self.slots.get(sid, {}).get(log.slot)
+    def _open(self, group: Group, subject_id: int, log: PullLog) -> None:
+        taken = self.slots.get(subject_id, {}).get(log.slot)
         if taken is not None:  # its release was lost with a damaged frame
-            self._release(taken[0].id, sid, log.slot)
-        self._progress(group.id, sid).pull_logs[log.slot] = log
-        self.slots.setdefault(sid, {})[log.slot] = (group, log)
-        self.numbers.setdefault(sid, SlotNumbers())
+            self._release(taken[0].id, subject_id, log.slot)
+        self._progress(group.id, subject_id).pull_logs[log.slot] = log
+        self.slots.setdefault(subject_id, {})[log.slot] = (group, log)
+        self.numbers.setdefault(subject_id, SlotNumbers())
 
-    def _pull(self, gid: int, sid: int, slot: int, pull: int, given: list[list[int]]) -> None:
-        progress = self.by_id[gid].progress[sid]
+    def _pull(
+        self, gid: int, subject_id: int, slot: int, pull: int, given: list[list[int]]
+    ) -> None:
+        progress = self.by_id[gid].progress[subject_id]
         progress.lease(progress.pull_logs[slot], pull, given, self.now_ms)
 
-    def _ack(self, gid: int, sid: int, slot: int, pull: int) -> None:
-        progress = self.by_id[gid].progress[sid]
+    def _ack(self, gid: int, subject_id: int, slot: int, pull: int) -> None:
+        progress = self.by_id[gid].progress[subject_id]
         progress.pull_logs[slot].ack(pull)
         progress.committed_at = self.now_ms
 
-    def _accept(self, gid: int, sid: int, slot: int, ranges: list[list[int]]) -> None:
-        progress = self.by_id[gid].progress[sid]
+    def _accept(self, gid: int, subject_id: int, slot: int, ranges: list[list[int]]) -> None:
+        progress = self.by_id[gid].progress[subject_id]
         progress.accept(slot, ranges)
         progress.committed_at = self.now_ms
 
-    def _retry(self, gid: int, sid: int, slot: int, ranges: list[list[int]]) -> None:
-        self._progress(gid, sid).retry(slot, ranges, self.now_ms)
+    def _retry(self, gid: int, subject_id: int, slot: int, ranges: list[list[int]]) -> None:
+        self._progress(gid, subject_id).retry(slot, ranges, self.now_ms)
 
     def _doom(
-        self, gid: int, sid: int, slot: int, ranges: list[list[int]], reason: str, text: str
+        self, gid: int, subject_id: int, slot: int, ranges: list[list[int]], reason: str, text: str
     ) -> None:
-        self._progress(gid, sid).doom(slot, ranges, reason, text, self.now_ms)
+        self._progress(gid, subject_id).doom(slot, ranges, reason, text, self.now_ms)
 
-    def _settle(self, gid: int, sid: int, ranges: list[list[int]]) -> None:
-        self._progress(gid, sid).settle(ranges)
+    def _settle(self, gid: int, subject_id: int, ranges: list[list[int]]) -> None:
+        self._progress(gid, subject_id).settle(ranges)
 
     def _joined(self, position: int) -> None:
         self.joined = max(self.joined, position)
 
-    def _release(self, gid: int, sid: int, slot: int) -> None:
-        self._free(sid, self.by_id[gid].progress[sid].release(slot))
+    def _release(self, gid: int, subject_id: int, slot: int) -> None:
+        self._free(subject_id, self.by_id[gid].progress[subject_id].release(slot))
 
-    def _free(self, sid: int, log: PullLog) -> None:
+    def _free(self, subject_id: int, log: PullLog) -> None:
         """The slot is free for another pull log, which begins higher."""
-        del self.slots[sid][log.slot]
-        numbers = self.numbers[sid]
+        del self.slots[subject_id][log.slot]
+        numbers = self.numbers[subject_id]
         numbers.top = max(numbers.top, log.next + 1)
 
-    def _free_slots(self, group: Group, sid: int) -> None:
-        progress = group.progress.get(sid)
+    def _free_slots(self, group: Group, subject_id: int) -> None:
+        progress = group.progress.get(subject_id)
         if progress is not None:
             for log in progress.pull_logs.values():
-                self._free(sid, log)
+                self._free(subject_id, log)
             progress.pull_logs = {}
 
     # --- starts and stops ------------------------------------------------------------------------
@@ -422,67 +424,73 @@ class Groups:
                     group.id, group.last_kind, group.last_protocol_type, group.empty_since
                 )
             )
-        for sid, progress in group.progress.items():
-            made += self._snapshot_progress(group.id, sid, progress)
-            made.append(actions.Committed(group.id, sid, progress.committed_at))
+        for subject_id, progress in group.progress.items():
+            made += self._snapshot_progress(group.id, subject_id, progress)
+            made.append(actions.Committed(group.id, subject_id, progress.committed_at))
         return made
 
-    def _snapshot_progress(self, gid: int, sid: int, progress: Progress) -> list[Action]:
+    def _snapshot_progress(self, gid: int, subject_id: int, progress: Progress) -> list[Action]:
         made: list[Action] = []
         if progress.position is not None:
             made.append(
-                actions.Commit(gid, sid, progress.position, progress.epoch, progress.metadata)
+                actions.Commit(
+                    gid, subject_id, progress.position, progress.epoch, progress.metadata
+                )
             )
         if progress.done.total:
-            made.append(actions.Settle(gid, sid, [[r.first, r.size] for r in progress.done]))
+            made.append(actions.Settle(gid, subject_id, [[r.first, r.size] for r in progress.done]))
         if progress.shared:
-            made.append(actions.Share(gid, sid, progress.cursor))
+            made.append(actions.Share(gid, subject_id, progress.cursor))
         if progress.expired:
-            made.append(actions.Expired(gid, sid, progress.expired))
-        made += [actions.Again(gid, sid, *r) for r in progress.redelivery]
+            made.append(actions.Expired(gid, subject_id, progress.expired))
+        made += [actions.Again(gid, subject_id, *r) for r in progress.redelivery]
         if len(progress.waiting):
             packed = b64encode(progress.waiting.pack()).decode()
-            made.append(actions.Waits(gid, sid, packed))
-        made += [actions.Doomed(gid, sid, *each) for each in progress.doomed.values()]
+            made.append(actions.Waits(gid, subject_id, packed))
+        made += [actions.Doomed(gid, subject_id, *each) for each in progress.doomed.values()]
         for log in progress.pull_logs.values():
             leases = [list(lease) for lease in log.leases]
             numbers = [log.begin, log.acked, log.next]
             gaps = [list(gap) for gap in log.gaps]
-            made.append(actions.Log(gid, sid, log.slot, log.member_id, numbers, gaps, leases))
+            made.append(
+                actions.Log(gid, subject_id, log.slot, log.member_id, numbers, gaps, leases)
+            )
         return made
 
-    def snapshot_slots(self, sid: int) -> Action:
+    def snapshot_slots(self, subject_id: int) -> Action:
         """What the subject has given out; pull logs that are alive count as if they ended now."""
-        numbers = self.numbers[sid]
-        live = [log.next + 1 for _, log in self.slots.get(sid, {}).values()]
-        return actions.Slots(sid, numbers.given, max([numbers.top, *live]))
+        numbers = self.numbers[subject_id]
+        live = [log.next + 1 for _, log in self.slots.get(subject_id, {}).values()]
+        return actions.Slots(subject_id, numbers.given, max([numbers.top, *live]))
 
     def _numbers(self, next_id: int, floor: int, joined: int) -> None:
         self.next_id = max(self.next_id, next_id)
         self.floor = max(self.floor, floor)
         self._joined(joined)
 
-    def _slots(self, sid: int, given: int, top: int) -> None:
-        numbers = self.numbers.setdefault(sid, SlotNumbers())
+    def _slots(self, subject_id: int, given: int, top: int) -> None:
+        numbers = self.numbers.setdefault(subject_id, SlotNumbers())
         numbers.given = max(numbers.given, given)
         numbers.top = max(numbers.top, top)
 
-    def _again(self, gid: int, sid: int, first: int, size: int, attempt: int, since: int) -> None:
-        self._progress(gid, sid).redelivery.add(Range(first, size, attempt, since))
+    def _again(
+        self, gid: int, subject_id: int, first: int, size: int, attempt: int, since: int
+    ) -> None:
+        self._progress(gid, subject_id).redelivery.add(Range(first, size, attempt, since))
 
-    def _waits(self, gid: int, sid: int, packed: str) -> None:
-        self._progress(gid, sid).waiting = Waiting.unpack(b64decode(packed))
+    def _waits(self, gid: int, subject_id: int, packed: str) -> None:
+        self._progress(gid, subject_id).waiting = Waiting.unpack(b64decode(packed))
 
-    def _doomed(self, gid: int, sid: int, first: int, *rest: Any) -> None:
-        self._progress(gid, sid).add_doomed(Doomed(first, *rest))
+    def _doomed(self, gid: int, subject_id: int, first: int, *rest: Any) -> None:
+        self._progress(gid, subject_id).add_doomed(Doomed(first, *rest))
 
-    def _expired(self, gid: int, sid: int, count: int) -> None:
-        self._progress(gid, sid).expired = count
+    def _expired(self, gid: int, subject_id: int, count: int) -> None:
+        self._progress(gid, subject_id).expired = count
 
     def _log(
         self,
         gid: int,
-        sid: int,
+        subject_id: int,
         slot: int,
         member_id: str,
         numbers: list[int],
@@ -494,7 +502,7 @@ class Groups:
             log.give(Lease(*lease))
         log.gaps = [(low, high) for low, high in gaps]
         _, log.acked, log.next = numbers
-        self._open(self.by_id[gid], sid, log)
+        self._open(self.by_id[gid], subject_id, log)
 
 
 def _log_at(slot: int, member_id: str, begin: int) -> PullLog:

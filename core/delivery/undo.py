@@ -122,28 +122,28 @@ def remember(undo: Undo, groups: Groups, action: Action) -> None:
             undo.whole(group.members)
             undo.item(groups.silent, (action.gid, action.member_id))
         case actions.Commit():
-            _remember_progress(undo, groups, action.gid, action.sid)
+            _remember_progress(undo, groups, action.gid, action.subject_id)
         case actions.Share() | actions.Expire() | actions.Settle():
-            _remember_all(undo, groups, action.gid, action.sid)
+            _remember_all(undo, groups, action.gid, action.subject_id)
         case actions.Doom():
             _remember_doom(undo, groups, action)
         case actions.Retry():
             _remember_retry(undo, groups, action)
         case actions.Unshare() | actions.InOrder():
-            _remember_slots(undo, groups, action.gid, action.sid)
+            _remember_slots(undo, groups, action.gid, action.subject_id)
         case actions.Drop():
-            _remember_slots(undo, groups, action.gid, action.sid)
+            _remember_slots(undo, groups, action.gid, action.subject_id)
             undo.whole(groups.by_id[action.gid].progress)
         case actions.Slot():
             _remember_slot(undo, groups, action)
         case actions.Ack():
-            progress = _remember_progress(undo, groups, action.gid, action.sid)
+            progress = _remember_progress(undo, groups, action.gid, action.subject_id)
             assert progress is not None
             undo.keep(progress.pull_logs[action.slot])
         case actions.Release():
-            _remember_release(undo, groups, action.gid, action.sid, action.slot)
+            _remember_release(undo, groups, action.gid, action.subject_id, action.slot)
         case actions.Gone():
-            _remember_gone(undo, groups, action.sid)
+            _remember_gone(undo, groups, action.subject_id)
         case actions.Heard():
             undo.item(groups.silent, (action.gid, action.member_id))
         case actions.Silent():
@@ -165,33 +165,33 @@ def _remember_forget(undo: Undo, groups: Groups, gid: int) -> None:
     group = groups.by_id[gid]
     undo.item(groups.by_id, gid)
     undo.item(groups.by_name, group.name)
-    for sid in group.progress:
-        _remember_slots(undo, groups, gid, sid)
+    for subject_id in group.progress:
+        _remember_slots(undo, groups, gid, subject_id)
     for member_id in group.members:
         undo.item(groups.silent, (gid, member_id))
 
 
-def _remember_progress(undo: Undo, groups: Groups, gid: int, sid: int) -> Progress | None:
+def _remember_progress(undo: Undo, groups: Groups, gid: int, subject_id: int) -> Progress | None:
     """None: the group has none of the subject yet, or no longer."""
     group = groups.by_id[gid]
-    progress = group.progress.get(sid)
+    progress = group.progress.get(subject_id)
     if progress is None:
-        undo.item(group.progress, sid)
+        undo.item(group.progress, subject_id)
     else:
         undo.keep(progress)
     return progress
 
 
-def _remember_all(undo: Undo, groups: Groups, gid: int, sid: int) -> None:
+def _remember_all(undo: Undo, groups: Groups, gid: int, subject_id: int) -> None:
     """Messages may be taken from wherever they are."""
-    progress = _remember_places(undo, groups, gid, sid)
+    progress = _remember_places(undo, groups, gid, subject_id)
     if progress is not None:
         undo.whole(progress.doomed)
 
 
-def _remember_places(undo: Undo, groups: Groups, gid: int, sid: int) -> Progress | None:
+def _remember_places(undo: Undo, groups: Groups, gid: int, subject_id: int) -> Progress | None:
     """The same, but for those that are doomed."""
-    progress = _remember_progress(undo, groups, gid, sid)
+    progress = _remember_progress(undo, groups, gid, subject_id)
     if progress is not None:
         for log in progress.pull_logs.values():
             undo.keep(log)
@@ -201,7 +201,7 @@ def _remember_places(undo: Undo, groups: Groups, gid: int, sid: int) -> Progress
 def _remember_doom(undo: Undo, groups: Groups, action: actions.Doom) -> None:
     """100,000 may be doomed while a client rejects more, message by message. As a rule none of the new ones
     is doomed already: then they are added at the end, and nothing is copied."""
-    progress = _remember_places(undo, groups, action.gid, action.sid)
+    progress = _remember_places(undo, groups, action.gid, action.subject_id)
     if progress is None:
         return
     doomed = progress.doomed
@@ -221,56 +221,56 @@ def _shorten(doomed: dict[int, Doomed], size: int) -> None:
 
 def _remember_retry(undo: Undo, groups: Groups, action: actions.Retry) -> None:
     """As a rule they are all in one pull log."""
-    progress = _remember_progress(undo, groups, action.gid, action.sid)
+    progress = _remember_progress(undo, groups, action.gid, action.subject_id)
     log = None if progress is None else progress.pull_logs.get(action.slot)
     if log is None:
-        _remember_all(undo, groups, action.gid, action.sid)
+        _remember_all(undo, groups, action.gid, action.subject_id)
     else:
         undo.keep(log)
 
 
-def _remember_numbers(undo: Undo, groups: Groups, sid: int) -> None:
-    numbers = groups.numbers.get(sid)
+def _remember_numbers(undo: Undo, groups: Groups, subject_id: int) -> None:
+    numbers = groups.numbers.get(subject_id)
     if numbers is None:
-        undo.item(groups.numbers, sid)
+        undo.item(groups.numbers, subject_id)
     else:
         undo.keep(numbers)
 
 
-def _remember_slots(undo: Undo, groups: Groups, gid: int, sid: int) -> None:
+def _remember_slots(undo: Undo, groups: Groups, gid: int, subject_id: int) -> None:
     """All pull logs of a group end."""
-    progress = _remember_progress(undo, groups, gid, sid)
+    progress = _remember_progress(undo, groups, gid, subject_id)
     if progress is not None and progress.pull_logs:
-        _remember_numbers(undo, groups, sid)
-        undo.whole(groups.slots[sid])
+        _remember_numbers(undo, groups, subject_id)
+        undo.whole(groups.slots[subject_id])
 
 
 def _remember_slot(undo: Undo, groups: Groups, action: actions.Slot) -> None:
-    sid, slots = action.sid, groups.slots.get(action.sid)
+    subject_id, slots = action.subject_id, groups.slots.get(action.subject_id)
     taken = None if slots is None else slots.get(action.slot)
     if taken is not None:
-        _remember_release(undo, groups, taken[0].id, sid, action.slot)
+        _remember_release(undo, groups, taken[0].id, subject_id, action.slot)
     if slots is None:
-        undo.item(groups.slots, sid)
+        undo.item(groups.slots, subject_id)
     else:
         undo.item(slots, action.slot)
-    _remember_progress(undo, groups, action.gid, sid)
-    _remember_numbers(undo, groups, sid)
+    _remember_progress(undo, groups, action.gid, subject_id)
+    _remember_numbers(undo, groups, subject_id)
 
 
-def _remember_release(undo: Undo, groups: Groups, gid: int, sid: int, slot: int) -> None:
-    progress = _remember_progress(undo, groups, gid, sid)
+def _remember_release(undo: Undo, groups: Groups, gid: int, subject_id: int, slot: int) -> None:
+    progress = _remember_progress(undo, groups, gid, subject_id)
     assert progress is not None
-    _remember_numbers(undo, groups, sid)
-    undo.item(groups.slots[sid], slot)
+    _remember_numbers(undo, groups, subject_id)
+    undo.item(groups.slots[subject_id], slot)
 
 
-def _remember_gone(undo: Undo, groups: Groups, sid: int) -> None:
+def _remember_gone(undo: Undo, groups: Groups, subject_id: int) -> None:
     for group in groups.by_id.values():
-        if sid in group.progress:
+        if subject_id in group.progress:
             undo.whole(group.progress)
         for member in group.members.values():
-            if sid in member.holds:
+            if subject_id in member.holds:
                 undo.whole(member.holds)
-    undo.item(groups.slots, sid)
-    undo.item(groups.numbers, sid)
+    undo.item(groups.slots, subject_id)
+    undo.item(groups.numbers, subject_id)

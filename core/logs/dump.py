@@ -133,8 +133,8 @@ def _settles(payload: memoryview) -> str:
     except UnknownItem as unknown:
         return f" BAD: {unknown}"
     return "".join(
-        f" group={gid} subject={sid} messages={first}..{first + size - 1}"
-        for gid, sid, first, size in items
+        f" group={gid} subject={subject_id} messages={first}..{first + size - 1}"
+        for gid, subject_id, first, size in items
     )
 
 

@@ -177,11 +177,11 @@ class Cutter:
         self._held = 0
         self._lock = threading.Lock()
 
-    def load(self, sid: int, batch: memoryview, most: int | None = None) -> CutPoints:
+    def load(self, subject_id: int, batch: memoryview, most: int | None = None) -> CutPoints:
         """The cut points of a batch, kept for the next time. InvalidRecord, CorruptMessage or
         UnsupportedCompression: it cannot be inflated. WouldBlock: it inflates to more than `most`."""
         head = read_head(batch)
-        key = (sid, head.base_offset, head.crc)
+        key = (subject_id, head.base_offset, head.crc)
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -201,24 +201,29 @@ class Cutter:
                 self._held -= self._known.popitem(last=False)[1].size
         return points
 
-    def load_nowait(self, sid: int, batch: memoryview) -> CutPoints:
+    def load_nowait(self, subject_id: int, batch: memoryview) -> CutPoints:
         """The same; WouldBlock when that takes long, and `load` is to be called in a thread."""
         head = read_head(batch)
-        if (sid, head.base_offset, head.crc) not in self._known:
+        if (subject_id, head.base_offset, head.crc) not in self._known:
             holed = head.last_offset_delta != head.record_count - 1
             compressed = head.attributes & CODEC_MASK and len(batch) >= HEAVY
             if compressed or (holed and head.record_count > _MANY):
                 raise WouldBlock
-        return self.load(sid, batch, LIGHT)
+        return self.load(subject_id, batch, LIGHT)
 
     def cut(
-        self, sid: int, batch: memoryview, first_delta: int, last_delta: int, base_offset: int
+        self,
+        subject_id: int,
+        batch: memoryview,
+        first_delta: int,
+        last_delta: int,
+        base_offset: int,
     ) -> Buffers:
         """The records with these deltas, both included; delta 0 is to have offset `base_offset`. Nothing
         when there are none in the batch."""
         if first_delta <= 0 and last_delta >= read_head(batch).last_offset_delta:
             return restamped(batch, base_offset)
-        return part(self.load(sid, batch), batch, first_delta, last_delta, base_offset)
+        return part(self.load(subject_id, batch), batch, first_delta, last_delta, base_offset)
 
 
 def cut(

@@ -88,8 +88,8 @@ def _dump_row(file: ScheduleFile, row: Row, out: TextIO) -> int:
             records: list[bytes | ScheduleDamaged] = [b""] * len(entries)
             if row.kind == MESSAGE:
                 records = file.read_many([(entry[2], entry[3]) for entry in entries])
-            for (due, sid, offset, length, _), record in zip(entries, records, strict=True):
-                line = f"    due={_time(due)} id={sid}"
+            for (due, schedule_id, offset, length, _), record in zip(entries, records, strict=True):
+                line = f"    due={_time(due)} id={schedule_id}"
                 if row.kind == MESSAGE:
                     line += f" byte={offset} length={length & LENGTH}"
                 if isinstance(record, ScheduleDamaged):
@@ -113,7 +113,7 @@ def _dump_names(file: ScheduleFile, out: TextIO) -> int:
         for name in file.names():
             print(
                 f"name {name.delay_id.decode(errors='replace')!r} subject={name.subject_id} "
-                f"id={name.sid} due={_time(name.due)} {_STATUS.get(name.status, name.status)} "
+                f"id={name.schedule_id} due={_time(name.due)} {_STATUS.get(name.status, name.status)} "
                 f"kept until {_time(name.keep)}",
                 file=out,
             )
@@ -136,12 +136,12 @@ def _dump_manifest(path: Path, out: TextIO) -> int:
         name = delay_id.decode(errors="replace")
         what = "cancel" if new_due is None else f"move to {_time(new_due)}"
         print(f"{what} of {name!r} subject={subject_id} until={_time(until)}", file=out)
-    for sid in sorted(found.done):
-        print(f"done id={sid}", file=out)
-    due, sid = found.delivered_until
+    for schedule_id in sorted(found.done):
+        print(f"done id={schedule_id}", file=out)
+    due, schedule_id = found.delivered_until
     print(
-        f"{path}: filled up to log position {found.filled}, delivered until due={_time(due)} id={sid}, "
-        f"{len(found.files)} files; whole",
+        f"{path}: filled up to log position {found.filled}, delivered until due={_time(due)} "
+        f"id={schedule_id}, {len(found.files)} files; whole",
         file=out,
     )
     return 0

@@ -112,7 +112,7 @@ class ScheduleClosed(Exception):
 
 class Parked(NamedTuple):
     due: int
-    sid: int
+    schedule_id: int
     subject_id: int
     record: bytes | memoryview
     """The whole parked record, as in the log."""
@@ -120,14 +120,14 @@ class Parked(NamedTuple):
 
 class Tombstone(NamedTuple):
     due: int
-    sid: int
+    schedule_id: int
     subject_id: int
 
 
 class Name(NamedTuple):
     subject_id: int
     delay_id: bytes
-    sid: int
+    schedule_id: int
     due: int
     status: int
     keep: int = 0

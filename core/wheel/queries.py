@@ -52,12 +52,12 @@ _FEW = 1_000
 
 class Cursor(NamedTuple):
     due: int
-    sid: int
+    schedule_id: int
 
 
 class Pending(NamedTuple):
     subject: str
-    sid: int
+    schedule_id: int
     delay_id: str | None
     due: int
     created: int
@@ -138,7 +138,7 @@ class Queries:
 
     def _asked(self, subject_id: int | None, due_from: int, due_to: int, after: Cursor) -> _Asked:
         schedule, finished = self._schedule, self._schedule.finished
-        cursor = (after.due, after.sid)
+        cursor = (after.due, after.schedule_id)
         return _Asked(
             subject_id,
             max(0, due_from, after.due),
@@ -205,7 +205,7 @@ class Queries:
             struck = self._struck(asked, hour)
             tables = [self._entries(file, row, asked) for row, file in of_hour]
             for entry in merge(*tables):
-                finished = entry.sid in struck or entry.sid in asked.done
+                finished = entry.schedule_id in struck or entry.schedule_id in asked.done
                 if not finished and entry[:2] > asked.after:
                     yield entry
 
@@ -226,14 +226,14 @@ class Queries:
         end = row.first + row.entries
         while at < end:
             table = file.table(at, min(_PIECE, end - at))
-            for due, sid, offset, length, subject_id in ENTRY.iter_unpack(table):
+            for due, schedule_id, offset, length, subject_id in ENTRY.iter_unpack(table):
                 if due >= asked.due_to:
                     return
-                yield Entry(due, sid, offset, length & LENGTH, subject_id, number)
+                yield Entry(due, schedule_id, offset, length & LENGTH, subject_id, number)
             at += _PIECE
 
     def _struck(self, asked: _Asked, hour: int) -> set[int]:
-        struck = {tombstone.sid for tombstone in asked.tombstones}
+        struck = {tombstone.schedule_id for tombstone in asked.tombstones}
         for file in asked.files:
             for row in file.rows(TOMBSTONE, hour, hour + 1):
                 if asked.subject_id in (None, row.subject_id):
@@ -248,24 +248,26 @@ class Queries:
             position, length, subject_id = asked.frames[i : i + FRAME]
             if asked.subject_id in (None, subject_id) and self._is_live(subject_id):
                 for at, head in heads_of(self._log_records.payload(position, length)):
-                    sid, due = position + HEADER_SIZE + at, head.due
+                    schedule_id, due = position + HEADER_SIZE + at, head.due
                     if (
                         asked.due_from <= due < asked.due_to
-                        and sid not in asked.gone
-                        and (due, sid) > asked.cursor
+                        and schedule_id not in asked.gone
+                        and (due, schedule_id) > asked.cursor
                     ):
-                        found.append(Entry(due, sid, 0, head.length, subject_id, LOG))
+                        found.append(Entry(due, schedule_id, 0, head.length, subject_id, LOG))
         return sorted(found)
 
     def _pending(self, entry: Entry, record: ReadResult) -> Pending:
         subject = self._log.subjects.by_id.get(entry.subject_id)
         name = "" if subject is None else subject.name
         if not isinstance(record, bytes):
-            return Pending(name, entry.sid, None, entry.due, -1, None, entry.length)
+            return Pending(name, entry.schedule_id, None, entry.due, -1, None, entry.length)
         content = parse(record)
         delay_id = content.delay_id.decode(errors="replace") or None
         size = len(content.value or b"")
-        return Pending(name, entry.sid, delay_id, content.due, content.created, content.key, size)
+        return Pending(
+            name, entry.schedule_id, delay_id, content.due, content.created, content.key, size
+        )
 
 
 def _hour(row: tuple[Row, ScheduleFile]) -> int:

@@ -108,7 +108,7 @@ class Shown:
     """pending, moved (and still pending), cancelled, delivered, remembered (a cancel or a move that waits
     for its message), unknown."""
     due: int
-    sid: int
+    schedule_id: int
     """-1 where there is none."""
     created: int | None = None
     """This and the next two: only of a pending message, if its content was asked for."""
@@ -227,43 +227,50 @@ class DelayService:
         if named is None or named.status == REMEMBERED:
             return Shown("remembered" if remembered else "unknown", -1, -1)
         if named.status in (CANCELLED, DELIVERED):
-            return Shown(_STATUS[named.status], named.due, named.sid)
+            return Shown(_STATUS[named.status], named.due, named.schedule_id)
         if not moment.waits(named):
-            return Shown("delivered", named.due, named.sid)
+            return Shown("delivered", named.due, named.schedule_id)
         status = "moved" if named.status == MOVED else "pending"
-        due = self._schedule.due_of(named.sid, named.due)
+        due = self._schedule.due_of(named.schedule_id, named.due)
         if target.record is None:
-            return Shown(status, due, named.sid)
+            return Shown(status, due, named.schedule_id)
         found = parse(target.record)
-        return Shown(status, due, named.sid, found.created, found.key, found.value)
+        return Shown(status, due, named.schedule_id, found.created, found.key, found.value)
 
     async def cancel(
-        self, subject: Subject, *, delay_id: str | None = None, sid: int | None = None
+        self, subject: Subject, *, delay_id: str | None = None, schedule_id: int | None = None
     ) -> Shown:
         """Durable when it returns."""
-        return await self._change(subject, delay_id, sid, None)
+        return await self._change(subject, delay_id, schedule_id, None)
 
     async def move(
-        self, subject: Subject, *, delay_id: str | None = None, sid: int | None = None, due: int
+        self,
+        subject: Subject,
+        *,
+        delay_id: str | None = None,
+        schedule_id: int | None = None,
+        due: int,
     ) -> Shown:
         """Durable when it returns. A time that has passed means now."""
-        return await self._change(subject, delay_id, sid, due)
+        return await self._change(subject, delay_id, schedule_id, due)
 
     async def _change(
-        self, subject: Subject, delay_id: str | None, sid: int | None, due: int | None
+        self, subject: Subject, delay_id: str | None, schedule_id: int | None, due: int | None
     ) -> Shown:
         item: CancelItem | None
         if delay_id is not None:
             item = await self._changes.change_named(subject, encode_id(delay_id), due)
-            if item.outcome == DELIVERED and item.sid < 0:
+            if item.outcome == DELIVERED and item.schedule_id < 0:
                 item = None
         else:
-            assert sid is not None, "a delay id or a schedule id"
-            item = await self._changes.change_scheduled(subject, sid, due)
+            assert schedule_id is not None, "a delay id or a schedule id"
+            item = await self._changes.change_scheduled(subject, schedule_id, due)
         if item is None:
             return Shown("unknown", -1, -1)
         return Shown(
-            _STATUS[item.outcome], item.until if item.outcome == MOVED else item.due, item.sid
+            _STATUS[item.outcome],
+            item.until if item.outcome == MOVED else item.due,
+            item.schedule_id,
         )
 
     def recount(self) -> None:

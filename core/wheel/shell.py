@@ -30,7 +30,7 @@ class DeliveryObserver(Protocol):
     """Who is told which parked messages got which sequences: the history of messages. It must not raise."""
 
     def delivered(
-        self, subject: Subject, first: int, sids: Sequence[int], dues: Mapping[int, int]
+        self, subject: Subject, first: int, schedule_ids: Sequence[int], dues: Mapping[int, int]
     ) -> None:
         """They were written, in this order, from sequence `first` on: their schedule ids, and when each was
         due (among others)."""
@@ -77,16 +77,16 @@ class Shell:
         see it. StorageError: nothing has happened."""
         message_log = self._log.log
         firsts: list[tuple[Subject, int, bytes]] = []
-        for subject, sids, batch in delivery.appends:
+        for subject, schedule_ids, batch in delivery.appends:
             if batch is None:
-                message_log.give_up_nowait(subject, sids)
+                message_log.give_up_nowait(subject, schedule_ids)
             else:
-                appended = message_log.deliver_nowait(subject, sids, batch)
-                firsts.append((subject, appended.base_sequence, sids))
+                appended = message_log.deliver_nowait(subject, schedule_ids, batch)
+                firsts.append((subject, appended.base_sequence, schedule_ids))
         self._log.write_nowait()
         if self.observer is not None:
-            dues = {entry.sid: entry.due for entry in delivery.entries}
-            for subject, first, sids in firsts:
+            dues = {entry.schedule_id: entry.due for entry in delivery.entries}
+            for subject, first, schedule_ids in firsts:
                 if subject.config.history:
-                    self.observer.delivered(subject, first, schedule_ids_of(sids), dues)
+                    self.observer.delivered(subject, first, schedule_ids_of(schedule_ids), dues)
         return message_log.written_end

@@ -3,8 +3,8 @@
     GET  /delay/count?subject=S&from=T&to=T                      {"count": 12}
     GET  /delay/list?subject=S&from=T&to=T&after=C&limit=N       {"items": [...], "next": C or null}
     GET  /delay/show?subject=S&id=ID&value=true                  what became of a message with a delay id
-    POST /delay/cancel  {"subject": S, "id": ID or "sid": N}     the same, afterwards
-    POST /delay/move    {"subject": S, "id": ID or "sid": N, "due": T}
+    POST /delay/cancel  {"subject": S, "id": ID or "schedule_id": N}     the same, afterwards
+    POST /delay/move    {"subject": S, "id": ID or "schedule_id": N, "due": T}
 
 Without a subject, count and list are over all of them. `from` is included, `to` is not. Times in answers
 are milliseconds since 1970, UTC. Keys and values that are not UTF-8 are given in base64, and "key_encoding"
@@ -60,18 +60,18 @@ async def show(broker: Broker, arguments: Arguments) -> Answer:
 
 async def cancel(broker: Broker, arguments: Arguments) -> Answer:
     subject = find_subject(broker, arguments.required("subject"))
-    delay_id, sid = _target(arguments)
-    shown = await broker.delay.cancel(subject, delay_id=delay_id, sid=sid)
+    delay_id, schedule_id = _target(arguments)
+    shown = await broker.delay.cancel(subject, delay_id=delay_id, schedule_id=schedule_id)
     return Answer(STATUS.get(shown.status, 200), _shown(subject, shown))
 
 
 async def move(broker: Broker, arguments: Arguments) -> Answer:
     subject = find_subject(broker, arguments.required("subject"))
-    delay_id, sid = _target(arguments)
+    delay_id, schedule_id = _target(arguments)
     due = arguments.time("due")
     if due is None:
         raise HttpError(400, "INVALID_ARGUMENT", "due is missing: the time to move it to")
-    shown = await broker.delay.move(subject, delay_id=delay_id, sid=sid, due=due)
+    shown = await broker.delay.move(subject, delay_id=delay_id, schedule_id=schedule_id, due=due)
     return Answer(STATUS.get(shown.status, 200), _shown(subject, shown))
 
 
@@ -87,10 +87,10 @@ def _range(broker: Broker, arguments: Arguments) -> tuple[Subject | None, int, i
 
 def _target(arguments: Arguments) -> tuple[str | None, int | None]:
     """The delay id or the schedule id of the message that is meant."""
-    delay_id, sid = arguments.text("id"), arguments.number("sid")
-    if (delay_id is None) == (sid is None):
-        raise HttpError(400, "INVALID_ARGUMENT", "say which message: give either id or sid")
-    return delay_id, sid
+    delay_id, schedule_id = arguments.text("id"), arguments.number("schedule_id")
+    if (delay_id is None) == (schedule_id is None):
+        raise HttpError(400, "INVALID_ARGUMENT", "say which message: give either id or schedule_id")
+    return delay_id, schedule_id
 
 
 def _show_cursor(cursor: Cursor) -> str:
@@ -111,7 +111,7 @@ def _read_cursor(text: str | None) -> Cursor | None:
 def _pending(item: Pending) -> dict[str, Any]:
     return {
         "subject": item.subject,
-        "sid": item.sid,
+        "schedule_id": item.schedule_id,
         "id": item.delay_id,
         "due": item.due,
         "created": item.created,
@@ -126,7 +126,7 @@ def _shown(subject: Subject, shown: Shown) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "subject": subject.name,
         "status": shown.status,
-        "sid": None if shown.sid < 0 else shown.sid,
+        "schedule_id": None if shown.schedule_id < 0 else shown.schedule_id,
         "due": None if timeless else shown.due,
     }
     if shown.created is not None:

@@ -3,7 +3,7 @@
 /trace?subject=orders&offset=17         the message with that offset
 /trace?subject=orders&key=…             the newest with that key
 /trace?subject=orders&header=name=value the newest with that header
-/trace?subject=orders&id=…  or  &sid=…  a message for later, by its delay id or its schedule id
+/trace?subject=orders&id=…  or  &schedule_id=…  a message for later, by its delay id or its schedule id
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
     from kumquat.gateway.admin.arguments import Arguments
     from kumquat.gateway.broker import Broker
 
-ARGUMENTS = ("subject", "offset", "key", "header", "id", "sid")
+ARGUMENTS = ("subject", "offset", "key", "header", "id", "schedule_id")
 
 
 async def trace_message(broker: Broker, arguments: Arguments) -> Answer:
     subject = find_subject(broker, arguments.required("subject"))
     given = [name for name in ARGUMENTS[1:] if arguments.given(name) is not None]
     if len(given) != 1:
-        raise _bad("give one of offset, key, header, id, sid: which message is meant")
-    if given[0] in ("id", "sid"):
-        delay_id, sid = arguments.text("id"), arguments.number("sid")
-        return Answer(200, await trace_delay(broker, subject, delay_id=delay_id, sid=sid))
+        raise _bad("give one of offset, key, header, id, schedule_id: which message is meant")
+    if given[0] in ("id", "schedule_id"):
+        delay_id, schedule_id = arguments.text("id"), arguments.number("schedule_id")
+        return Answer(
+            200, await trace_delay(broker, subject, delay_id=delay_id, schedule_id=schedule_id)
+        )
     sequence = arguments.number("offset")
     if sequence is None:
         fits, mark = _wanted(arguments)

@@ -3,7 +3,7 @@
     kumquat delay count  --subject orders --from 2026-03-01 --to 2026-03-02
     kumquat delay list   --subject orders --limit 20 [--after CURSOR]
     kumquat delay show   --subject orders --id order-17
-    kumquat delay cancel --subject orders --id order-17          (or --sid, as a list shows it)
+    kumquat delay cancel --subject orders --id order-17          (or --schedule-id, as a list shows it)
     kumquat delay move   --subject orders --id order-17 --due 2026-03-01T09:00Z      (or --due 2h)
 
 Times are ISO 8601 (UTC where they name no zone), milliseconds since 1970, or durations from now: `15m`,
@@ -51,9 +51,14 @@ COMMANDS = {
     "show": Command(
         "what became of a message with a delay id", "GET", ("subject", "id"), switches=("value",)
     ),
-    "cancel": Command("have a message never delivered", "POST", ("subject",), ("id", "sid")),
+    "cancel": Command(
+        "have a message never delivered", "POST", ("subject",), ("id", "schedule_id")
+    ),
     "move": Command(
-        "have a message delivered at another time", "POST", ("subject", "due"), ("id", "sid")
+        "have a message delivered at another time",
+        "POST",
+        ("subject", "due"),
+        ("id", "schedule_id"),
     ),
 }
 FLAGS = {
@@ -63,7 +68,7 @@ FLAGS = {
     "limit": ("N", "at most so many"),
     "after": ("CURSOR", "go on where an earlier list ended"),
     "id": ("ID", "the message's qmq-delay-id"),
-    "sid": ("N", "the message's schedule id, as a list shows it"),
+    "schedule_id": ("N", "the message's schedule id, as a list shows it"),
     "due": ("TIME", "when it is to be delivered: a time, or a duration from now (15m, 1h30m)"),
 }
 SWITCHES = {"value": "show what is in the message too, while it is pending"}
@@ -82,7 +87,7 @@ def _action(name: str, command: Command) -> click.Command:
         metavar, text = FLAGS[flag]
         params.append(
             click.Option(
-                [f"--{flag}"],
+                [f"--{flag.replace('_', '-')}"],
                 metavar=metavar,
                 help=text,
                 required=flag in command.required,
@@ -99,7 +104,7 @@ def _action(name: str, command: Command) -> click.Command:
 
 
 def _show_list(answer: Mapping[str, Any]) -> list[str]:
-    rows = [("DUE", "SUBJECT", "ID", "KEY", "SIZE", "CREATED", "SID")]
+    rows = [("DUE", "SUBJECT", "ID", "KEY", "SIZE", "CREATED", "SCHEDULE ID")]
     rows += [
         (
             show_time(item["due"]),
@@ -108,7 +113,7 @@ def _show_list(answer: Mapping[str, Any]) -> list[str]:
             "-" if item["key"] is None else item["key"],
             str(item["size"]),
             show_time(item["created"]),
-            str(item["sid"]),
+            str(item["schedule_id"]),
         )
         for item in answer["items"]
     ]

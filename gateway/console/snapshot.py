@@ -175,12 +175,12 @@ class Snapshots:
         subjects = list(table)
         for start in range(0, len(subjects), AT_A_TIME):
             for subject in subjects[start : start + AT_A_TIME]:
-                end, sid = subject.next_sequence, subject.id
+                end, subject_id = subject.next_sequence, subject.id
                 total += end
-                if sid < len(ends):
-                    ends[sid] = end
-                if sid < len(known) and end > known[sid]:
-                    grown.append((end - known[sid], subject.name))
+                if subject_id < len(ends):
+                    ends[subject_id] = end
+                if subject_id < len(known) and end > known[subject_id]:
+                    grown.append((end - known[subject_id], subject.name))
             if len(grown) > AT_A_TIME:
                 grown = nlargest(BUSIEST, grown)
             await turns.give_way()
@@ -213,8 +213,8 @@ class Snapshots:
 
     async def _letters(self, group: Group, turns: _Turns) -> int:
         by_id, total = self._broker.log.subjects.by_id, 0
-        for sid, progress in list(group.progress.items()):
-            subject = by_id.get(sid)
+        for subject_id, progress in list(group.progress.items()):
+            subject = by_id.get(subject_id)
             if subject is not None:
                 total += count_open(progress, subject.earliest, subject.high_watermark)
             await turns.give_way()
@@ -255,8 +255,8 @@ def _has_no_position(group: Group) -> bool:
 def _known(
     by_id: dict[int, Subject], progress_of: Iterable[tuple[int, Progress]]
 ) -> Iterable[tuple[Subject, Progress]]:
-    for sid, progress in progress_of:
-        subject = by_id.get(sid)
+    for subject_id, progress in progress_of:
+        subject = by_id.get(subject_id)
         if subject is not None and subject.name not in INTERNAL:
             yield subject, progress
 

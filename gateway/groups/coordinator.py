@@ -210,8 +210,8 @@ class Coordinator:
     def delete_group(self, name: str, now: float) -> int:
         return self._carry_out(now, self.decisions.delete_group, name)
 
-    def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
-        self._carry_out(now, self.decisions.reset, group, sid, sequence, now)
+    def reset(self, group: Group, subject_id: int, sequence: int, now: float) -> None:
+        self._carry_out(now, self.decisions.reset, group, subject_id, sequence, now)
 
     def fetch(
         self,
@@ -254,9 +254,9 @@ class Coordinator:
     def subject_added(self, subject: Subject, now: float) -> None:
         self._insist((ADDED, subject.id), now)
 
-    def subject_removed(self, sid: int, now: float) -> None:
+    def subject_removed(self, subject_id: int, now: float) -> None:
         """All groups forget it, and members that held it are told."""
-        self._insist((REMOVED, sid), now)
+        self._insist((REMOVED, subject_id), now)
 
     def _insist(self, key: Key, now: float) -> None:
         """Take in what has happened elsewhere; where it cannot be written, `tick` tries it again."""
@@ -267,9 +267,9 @@ class Coordinator:
             self._draft.keep()
             raise
 
-    def config_changed(self, group_id: str | None, sid: int | None, now: float) -> None:
+    def config_changed(self, group_id: str | None, subject_id: int | None, now: float) -> None:
         """The config of a group, or of a subject for all groups, was altered."""
-        self._carry_out(now, self.decisions.config_changed, group_id, sid, now)
+        self._carry_out(now, self.decisions.config_changed, group_id, subject_id, now)
 
     def request_rebalance(self, group: Group, member_id: str, now: float) -> None:
         """Take all pull logs from a member and give it new ones: what it had not acked is shared again."""
@@ -277,11 +277,11 @@ class Coordinator:
 
     # --- for those who look ----------------------------------------------------------------------
 
-    def step(self, group: Group, sid: int) -> Step | None:
-        return self.decisions.step(group, sid)
+    def step(self, group: Group, subject_id: int) -> Step | None:
+        return self.decisions.step(group, subject_id)
 
-    def sharers(self, group: Group, sid: int) -> int:
-        return self.decisions.sharers(group, sid)
+    def sharers(self, group: Group, subject_id: int) -> int:
+        return self.decisions.sharers(group, subject_id)
 
     def heard(self, group: Group, member: Member) -> float | None:
         """When a member gave its last sign of life. None: nothing is known of it since the start."""

@@ -267,9 +267,9 @@ class Decisions:
         """A code per partition, in the order of the request. GroupError: for all of it."""
         return self._offsets.commit(request, caller, now)
 
-    def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
+    def reset(self, group: Group, subject_id: int, sequence: int, now: float) -> None:
         """Have a group without members go on there, as if it had never read the subject before."""
-        self._offsets.reset(group, sid, sequence, now)
+        self._offsets.reset(group, subject_id, sequence, now)
 
     def fetch(
         self,
@@ -289,9 +289,9 @@ class Decisions:
 
     def _unshare(self, group: Group) -> None:
         """A client-assigned group reads plain offsets."""
-        for sid, progress in list(group.progress.items()):
+        for subject_id, progress in list(group.progress.items()):
             if progress.shared:
-                leave_to_strangers(self._draft, group, sid, self._world.now_ms())
+                leave_to_strangers(self._draft, group, subject_id, self._world.now_ms())
 
     def fail(self, failure: Failure, now: float) -> None:
         """A client says which message it could not handle. Raises Refused."""
@@ -373,7 +373,9 @@ class Decisions:
 
     def _expire(self, group: Group) -> int:
         roster, limits = self._members.peek(group), self._limits
-        in_use = {sid for sid, division in roster.divisions.items() if division.in_use}
+        in_use = {
+            subject_id for subject_id, division in roster.divisions.items() if division.in_use
+        }
         now_ms, retention_ms = self._world.now_ms(), limits.offsets_retention_ms
         changes = lifetimes.expired(group, in_use, now_ms, retention_ms, limits.offsets_check_ms)
         self._draft.append(changes)
@@ -382,28 +384,30 @@ class Decisions:
                 self._members.drop(roster)
                 self._info("group %s: expired with its offsets", group.name)
             else:
-                self._divisions.forget(roster, change.sid)
-                self._info("group %s: its offset of subject %d expired", group.name, change.sid)
+                self._divisions.forget(roster, change.subject_id)
+                self._info(
+                    "group %s: its offset of subject %d expired", group.name, change.subject_id
+                )
         return len(changes)
 
     def _info(self, text: str, *arguments: object) -> None:
         self._draft.note(logger, logging.INFO, text, *arguments)
 
-    def _subject_changed(self, kind: str, sid: int, now: float) -> None:
+    def _subject_changed(self, kind: str, subject_id: int, now: float) -> None:
         """A new subject is told to those who are subscribed to it. One that was deleted is forgotten by all
         groups, and members that held it are told."""
-        subject = self._world.subjects.by_id.get(sid)
+        subject = self._world.subjects.by_id.get(subject_id)
         if kind == REMOVED:
-            self._draft.append([actions.Gone(sid)])
-            self._members.subject_removed(sid)
+            self._draft.append([actions.Gone(subject_id)])
+            self._members.subject_removed(subject_id)
         elif subject is not None:
             self._members.subject_added(subject, now)
 
-    def config_changed(self, group_id: str | None, sid: int | None, now: float) -> None:
+    def config_changed(self, group_id: str | None, subject_id: int | None, now: float) -> None:
         """The config of a group, or of a subject for all groups, was altered."""
         for roster in list(self._members.rosters.values()):
             if group_id is None or roster.group.name == group_id:
-                for division in [sid] if sid is not None else list(roster.divisions):
+                for division in [subject_id] if subject_id is not None else list(roster.divisions):
                     if division in roster.divisions:
                         self._divisions.advance(roster, division, now)
 
@@ -414,9 +418,9 @@ class Decisions:
         if presence is None or member is None or group.is_share:
             return
         held = [
-            sid
-            for sid, slot in member.holds.items()
-            if slot and self._divisions.phase(roster, presence, sid) is HELD
+            subject_id
+            for subject_id, slot in member.holds.items()
+            if slot and self._divisions.phase(roster, presence, subject_id) is HELD
         ]
         self._divisions.move(roster, presence, TAKE, held, now)
 
@@ -425,11 +429,11 @@ class Decisions:
     def answer_held(self, pairs: Iterable[Pair], now: float) -> None:
         """Answer the JoinGroups that waited for a change of these subjects, if there is nothing more to
         wait for."""
-        for gid, sid in pairs:
+        for gid, subject_id in pairs:
             roster = self._members.rosters.get(gid)
             if roster is None:
                 continue
-            division = roster.divisions.get(sid)  # None: the subject was deleted
+            division = roster.divisions.get(subject_id)  # None: the subject was deleted
             concerned = roster.presences if division is None else division.subscribers
             for presence in list(concerned.values()):
                 if presence.ticket is not None:
@@ -444,26 +448,26 @@ class Decisions:
     def allowed(self, pairs: Iterable[Pair]) -> dict[Pair, Allowed]:
         """What may be handed out there."""
         found = {}
-        for gid, sid in pairs:
+        for gid, subject_id in pairs:
             roster = self._members.rosters.get(gid)
-            division = None if roster is None else roster.divisions.get(sid)
+            division = None if roster is None else roster.divisions.get(subject_id)
             step = None if division is None else division.step
-            found[gid, sid] = (
+            found[gid, subject_id] = (
                 Allowed.NOTHING if step is None else ALLOWED.get(step, Allowed.NOTHING)
             )
         return found
 
     # --- for those who look ----------------------------------------------------------------------
 
-    def step(self, group: Group, sid: int) -> Step | None:
+    def step(self, group: Group, subject_id: int) -> Step | None:
         """Where the division of a subject stands; None: nobody is subscribed to it."""
         roster = self._members.rosters.get(group.id)
-        division = None if roster is None else roster.divisions.get(sid)
+        division = None if roster is None else roster.divisions.get(subject_id)
         return None if division is None else division.step
 
-    def sharers(self, group: Group, sid: int) -> int:
+    def sharers(self, group: Group, subject_id: int) -> int:
         roster = self._members.rosters.get(group.id)
-        division = None if roster is None else roster.divisions.get(sid)
+        division = None if roster is None else roster.divisions.get(subject_id)
         return 0 if division is None else len(division.pull)
 
     def why_exclusive(self, group: Group) -> str:

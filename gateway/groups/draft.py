@@ -119,8 +119,8 @@ class Draft:
         self._effects.answers.append((ticket, answer))
         self.is_empty = False
 
-    def touch(self, gid: int, sid: int) -> None:
-        self._effects.touched[gid, sid] = None
+    def touch(self, gid: int, subject_id: int) -> None:
+        self._effects.touched[gid, subject_id] = None
         self.is_empty = False
 
     def note(self, logger: logging.Logger, level: int, text: str, *arguments: object) -> None:
@@ -147,30 +147,34 @@ class Draft:
         """It holds these subjects too."""
         holds = dict(member.holds)
         share = member.kind == SHARE
-        for sid in pull:
-            kept = group.progress[sid].log_of(member.id) if share else None
+        for subject_id in pull:
+            kept = group.progress[subject_id].log_of(member.id) if share else None
             if kept is None:
-                opening = engine.open_pull_log(self.groups, group, sid, member.id, share=share)
+                opening = engine.open_pull_log(
+                    self.groups, group, subject_id, member.id, share=share
+                )
                 self.append([opening])
-                holds[sid] = opening.slot
+                holds[subject_id] = opening.slot
             else:  # it left, and is back while its share session goes on
-                holds[sid] = kept.slot
+                holds[subject_id] = kept.slot
         holds.update(dict.fromkeys(plain, 0))
         return self.put(group, member, holds=holds)
 
-    def take(self, group: Group, member: Member, sids: Iterable[int]) -> Member:
+    def take(self, group: Group, member: Member, subject_ids: Iterable[int]) -> Member:
         """It no longer holds these; what it had not acked is delivered again."""
-        taken = set(sids)
+        taken = set(subject_ids)
         self._release(group, member, taken)
-        holds = {sid: slot for sid, slot in member.holds.items() if sid not in taken}
+        holds = {
+            subject_id: slot for subject_id, slot in member.holds.items() if subject_id not in taken
+        }
         return self.put(group, member, holds=holds)
 
     def remove(self, group: Group, member: Member, counted: Container[int], delay: Delay) -> None:
         """It is gone. Of the subjects in `counted`, what it had not acked is delivered again as a further
         attempt, after that delay."""
-        for sid, slot in member.holds.items():
-            if slot and sid in counted:
-                self.give_back(group, sid, slot, delay)
+        for subject_id, slot in member.holds.items():
+            if slot and subject_id in counted:
+                self.give_back(group, subject_id, slot, delay)
         self._release(group, member, set(member.holds))
         self.append([actions.Left(group.id, member.id)])
 
@@ -178,28 +182,28 @@ class Draft:
         """It has left a share group, and its share session goes on: what it has leased stays its own, so
         that it can still acknowledge it. The end of the session gives it back."""
         idle = {
-            sid
-            for sid, slot in member.holds.items()
-            if not group.progress[sid].pull_logs[slot].leases
+            subject_id
+            for subject_id, slot in member.holds.items()
+            if not group.progress[subject_id].pull_logs[slot].leases
         }
         self._release(group, member, idle)
         self.append([actions.Left(group.id, member.id)])
 
-    def give_back(self, group: Group, sid: int, slot: int, delay: Delay) -> None:
+    def give_back(self, group: Group, subject_id: int, slot: int, delay: Delay) -> None:
         """Deliveries through a pull log have failed."""
-        leases = group.progress[sid].pull_logs[slot].leases
-        self.give_back_some(group, sid, slot, leases, delay)
+        leases = group.progress[subject_id].pull_logs[slot].leases
+        self.give_back_some(group, subject_id, slot, leases, delay)
 
     def give_back_some(
-        self, group: Group, sid: int, slot: int, leases: Iterable[Lease], delay: Delay | None
+        self, group: Group, subject_id: int, slot: int, leases: Iterable[Lease], delay: Delay | None
     ) -> None:
         """These have; None: they are to be delivered again at once, as the same attempt."""
         if delay is None:
             ranges = [[lease.first, lease.size, lease.attempt, 0] for lease in leases]
-            self.append([actions.Retry(group.id, sid, slot, ranges)])
+            self.append([actions.Retry(group.id, subject_id, slot, ranges)])
         else:
             policy, now = self._retry_policy(group), self._now_ms()
-            self.append(give_back(group.id, sid, slot, leases, policy, now, delay))
+            self.append(give_back(group.id, subject_id, slot, leases, policy, now, delay))
 
     def forget_if_unused(self, group: Group) -> None:
         """A group that never had a member, nor a position, leaves nothing behind."""
@@ -210,11 +214,11 @@ class Draft:
     def member_action(group: Group, member: Member) -> actions.Member:
         return actions.Member(group.id, {name: getattr(member, name) for name in FIELDS})
 
-    def _release(self, group: Group, member: Member, sids: set[int]) -> None:
+    def _release(self, group: Group, member: Member, subject_ids: set[int]) -> None:
         self.append(
             [
-                actions.Release(group.id, sid, slot)
-                for sid, slot in member.holds.items()
-                if sid in sids and slot
+                actions.Release(group.id, subject_id, slot)
+                for subject_id, slot in member.holds.items()
+                if subject_id in subject_ids and slot
             ]
         )

@@ -113,22 +113,22 @@ class Offsets:
                     self._commit_one(done, group, member, subject, asked)
         if group is None:
             return done.codes
-        for sid in done.begun:
-            self._draft.touch(group.id, sid)
+        for subject_id in done.begun:
+            self._draft.touch(group.id, subject_id)
         self._append(group, done.changes, done.touched, now)
         return done.codes
 
-    def reset(self, group: Group, sid: int, sequence: int, now: float) -> None:
+    def reset(self, group: Group, subject_id: int, sequence: int, now: float) -> None:
         """Have a group without members go on there. All else that it knew of the subject is forgotten, but
         for doomed messages below."""
         if not self._members.is_empty(group):
             raise UnknownMember(f"group {group.name!r} has members: only they may commit")
-        changes: list[Action] = [actions.Drop(group.id, sid, sequence)]
+        changes: list[Action] = [actions.Drop(group.id, subject_id, sequence)]
         if group.is_share:
-            changes.append(actions.Share(group.id, sid, sequence))
+            changes.append(actions.Share(group.id, subject_id, sequence))
         else:
-            changes.append(actions.Commit(group.id, sid, sequence, -1, ""))
-        self._append(group, changes, {sid}, now)
+            changes.append(actions.Commit(group.id, subject_id, sequence, -1, ""))
+        self._append(group, changes, {subject_id}, now)
 
     def _append(
         self, group: Group, changes: Sequence[Action], touched: set[int], now: float
@@ -140,8 +140,8 @@ class Offsets:
             self._draft.append_last(changes)
             return
         self._draft.append(changes)
-        for sid in divided:
-            self._members.divisions.advance(roster, sid, now)
+        for subject_id in divided:
+            self._members.divisions.advance(roster, subject_id, now)
 
     def _committer(
         self, group: Group | None, request: OffsetCommitRequest, caller: Caller, now: float
@@ -215,14 +215,14 @@ class Offsets:
         age = self._members.world.now_ms() - progress.committed_at
         return age >= min(REFRESH_MS, self._members.limits.offsets_retention_ms // 4)
 
-    def _ack(self, done: Commit, group: Group, sid: int, slot: int, pull: int) -> None:
-        log = group.progress[sid].pull_logs[slot]
-        action = engine.ack(group.id, sid, log, pull)
+    def _ack(self, done: Commit, group: Group, subject_id: int, slot: int, pull: int) -> None:
+        log = group.progress[subject_id].pull_logs[slot]
+        action = engine.ack(group.id, subject_id, log, pull)
         if action is not None:
             done.changes.append(action)
-            division = self._members.peek(group).divisions.get(sid)
+            division = self._members.peek(group).divisions.get(subject_id)
             if division is not None and division.step is DRAINING:
-                done.touched.add(sid)
+                done.touched.add(subject_id)
 
     # --- positions -------------------------------------------------------------------------------
 
@@ -244,9 +244,9 @@ class Offsets:
         if topics is None:
             by_id = self._members.world.subjects.by_id
             topics = [
-                (by_id[sid].name, (0,))
-                for sid, progress in group.progress.items()
-                if sid in by_id and (progress.shared or progress.position is not None)
+                (by_id[subject_id].name, (0,))
+                for subject_id, progress in group.progress.items()
+                if subject_id in by_id and (progress.shared or progress.position is not None)
             ]
         return [
             self._position(roster, member, topic, index, caller)
@@ -291,26 +291,26 @@ class Offsets:
         epoch = -1 if progress.shared else progress.epoch
         return Position(topic, index, lowest, epoch, progress.metadata)
 
-    def _asked(self, roster: Roster, member: Member, sid: int) -> None:
+    def _asked(self, roster: Roster, member: Member, subject_id: int) -> None:
         presence = roster.presences.get(member.id)
         if presence is not None:
-            presence.expecting.pop(sid, None)
-            presence.grants.pop(sid, None)
-            presence.replaced.pop(sid, None)
+            presence.expecting.pop(subject_id, None)
+            presence.grants.pop(subject_id, None)
+            presence.replaced.pop(subject_id, None)
 
     def _could_be_sharing(
-        self, roster: Roster, member: Member | None, sid: int, caller: Caller
+        self, roster: Roster, member: Member | None, subject_id: int, caller: Caller
     ) -> bool:
         """Whether a plain position might make a sharing member read everything."""
         if member is not None:
             presence = roster.presences.get(member.id)
-            return presence is not None and sid in presence.topics
+            return presence is not None and subject_id in presence.topics
         if roster.group.name in caller.bound:
             return True
         return any(
             roster.group.members[presence.id].client_id == caller.client_id
             for presence in roster.presences.values()
-            if sid in presence.expecting
+            if subject_id in presence.expecting
         )
 
 

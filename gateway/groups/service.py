@@ -12,7 +12,7 @@ action log is synced.
 For other parts of the broker:
     groups                        the durable state: groups, members, positions, pull logs
     request_rebalance(group, id)  take all pull logs from a member and give it new ones
-    config_changed(group, sid)    a group's, or a subject's, configs were altered
+    config_changed(group, subject_id)    a group's, or a subject's, configs were altered
     change(actions)               what an admin changes, when it is durable
     reset(group, subject, to)     move a group that has no members
     delete_offsets, delete_groups  what an admin has them forget, when it is durable
@@ -452,8 +452,8 @@ class GroupService:
     def config(self, group: str) -> GroupConfig:
         return self._registry.group_config(group)
 
-    def mode(self, group: str, sid: int) -> str:
-        return consume_mode(self._registry.group_configs(group), self._registry.configs(sid))
+    def mode(self, group: str, subject_id: int) -> str:
+        return consume_mode(self._registry.group_configs(group), self._registry.configs(subject_id))
 
     def share_start(self, group: str, subject: Subject) -> int:
         return self._share_starts.of(group, subject)
@@ -491,15 +491,15 @@ class GroupService:
         )
         return dict(islice(((name, why) for name, why in explained if why), MOST_EXPLAINED))
 
-    def config_changed(self, group: str | None = None, sid: int | None = None) -> None:
-        self._do(lambda: self._core.config_changed(group, sid, trio.current_time()))
+    def config_changed(self, group: str | None = None, subject_id: int | None = None) -> None:
+        self._do(lambda: self._core.config_changed(group, subject_id, trio.current_time()))
 
     async def change(self, changes: Sequence[Action]) -> None:
         await self._actions.wait_synced(self._sharing.append(changes))
 
-    async def reset(self, group: Group, sid: int, sequence: int) -> None:
+    async def reset(self, group: Group, subject_id: int, sequence: int) -> None:
         """Have a group without members go on there; when that is durable."""
-        self._do(self._core.reset, group, sid, sequence, trio.current_time())
+        self._do(self._core.reset, group, subject_id, sequence, trio.current_time())
         await self._durable()
 
     def subject_added(self, subject: Subject) -> None:

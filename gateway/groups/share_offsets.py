@@ -83,12 +83,12 @@ def check_alterable(groups: Groups, group_id: str) -> None:
         find(groups, group_id)
 
 
-def delete(group: Group, sids: Iterable[int]) -> list[Action]:
+def delete(group: Group, subject_ids: Iterable[int]) -> list[Action]:
     """The group forgets these: it begins again by its share.auto.offset.reset. Doomed messages do not come
     again then: they still become dead letters."""
-    return [actions.Drop(group.id, sid, actions.EVERY) for sid in sids]
+    return [actions.Drop(group.id, subject_id, actions.EVERY) for subject_id in subject_ids]
 
 
 def known(group: Group) -> set[int]:
     """The subjects of which a share group has an offset."""
-    return {sid for sid, progress in group.progress.items() if progress.shared}
+    return {subject_id for subject_id, progress in group.progress.items() if progress.shared}

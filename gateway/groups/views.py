@@ -75,8 +75,8 @@ def explained(text: str, why: str) -> str:
 def fronts(group: Group) -> dict[int, str]:
     """Subjects that are shared → the member with which the one partition is shown."""
     return {
-        sid: min(progress.pull_logs.values(), key=_lowest).member_id
-        for sid, progress in group.progress.items()
+        subject_id: min(progress.pull_logs.values(), key=_lowest).member_id
+        for subject_id, progress in group.progress.items()
         if progress.shared and progress.pull_logs
     }
 
@@ -88,7 +88,10 @@ def _lowest(log: PullLog) -> tuple[float, int]:
 def held(broker: Broker, member: Member) -> list[Subject]:
     """The subjects that a member reads, by name."""
     by_id = broker.log.subjects.by_id
-    return sorted((by_id[sid] for sid in member.holds if sid in by_id), key=lambda s: s.name)
+    return sorted(
+        (by_id[subject_id] for subject_id in member.holds if subject_id in by_id),
+        key=lambda s: s.name,
+    )
 
 
 def shown(broker: Broker, member: Member, fronts: Mapping[int, str]) -> list[Subject]:

@@ -40,21 +40,21 @@ async def delete_share_group_offsets(
     groups = broker.coordinator.groups
     group = find(groups, request.group_id)
     answer = DeleteShareGroupOffsetsResponse(responses=[])
-    sids: set[int] = set()
+    subject_ids: set[int] = set()
     turn = Turn()
     for topic in dict.fromkeys(asked.topic_name for asked in request.topics):
         found = DeleteShareGroupOffsetsResponseTopic(topic)
         try:
             subject = _subject(broker, group, topic)
             found.topic_id = subject.topic_id
-            sids.add(subject.id)
+            subject_ids.add(subject.id)
         except Refused as refused:
             found.error_code, found.error_message = refused.error_code, str(refused)
         answer.responses.append(found)
         if turn.over:
             await turn.give_way()
     group = find(groups, request.group_id)  # others had their turn meanwhile
-    still = sorted(sids & known(group))
+    still = sorted(subject_ids & known(group))
     if still:
         await broker.coordinator.change(delete(group, still))
     return answer

@@ -89,9 +89,12 @@ async def _group(
         return answer
     if asked.topics is None:
         by_id = broker.log.subjects.by_id
-        sids = set[int]() if group is None else known(group)
+        subject_ids = set[int]() if group is None else known(group)
         named: list[tuple[str, Sequence[int]]] = [
-            (name, (0,)) for name in sorted(by_id[sid].name for sid in sids if sid in by_id)
+            (name, (0,))
+            for name in sorted(
+                by_id[subject_id].name for subject_id in subject_ids if subject_id in by_id
+            )
         ]
     else:
         named = [(topic.topic_name, topic.partitions) for topic in asked.topics]

@@ -72,39 +72,39 @@ async def past_of(
     events, cut = await _search(broker, names, stored - SLACK_MS, about, MOST_EVENTS, budget)
     delivery = next((each for each in events if each["event"] == DELIVERED), None)
     if delivery is not None and created is not None:
-        sid = delivery["sid"][_place(delivery, sequence)]
+        schedule_id = delivery["schedule_id"][_place(delivery, sequence)]
         since = created - SLACK_MS
         delays, short = await _search(broker, [subject], since, _of_delay, _MOST_DELAYS, budget)
-        events = [*_chain(delays, {sid}), *events]
+        events = [*_chain(delays, {schedule_id}), *events]
         cut = cut or short
     places = {**letters, subject: sequence}
     return Past([_shown(each, places.get(each["subject"])) for each in _missed_once(events)], cut)
 
 
 async def past_of_delay(
-    broker: Broker, subject: str, delay_id: str | None, sid: int | None, budget: Budget
+    broker: Broker, subject: str, delay_id: str | None, schedule_id: int | None, budget: Budget
 ) -> Past:
     """Of a message for later, which may have no sequence yet: all that is kept of its history."""
 
-    sids = {sid} if sid is not None else set[int]()
+    schedule_ids = {schedule_id} if schedule_id is not None else set[int]()
 
     def about(event: Told) -> bool:
         """Called in the order of events, so that all its schedule ids are known when it is delivered. There
         may be millions of others, and a delivery has hundreds of ids."""
         if event["event"] == DELIVERED:
-            return not sids.isdisjoint(event["sid"])
+            return not schedule_ids.isdisjoint(event["schedule_id"])
         if not _of_delay(event):
             return False
         if delay_id is not None and event["delay_id"] == delay_id:
-            sids.add(event["sid"])
-        return delay_id is None or event["sid"] in sids
+            schedule_ids.add(event["schedule_id"])
+        return delay_id is None or event["schedule_id"] in schedule_ids
 
     events, cut = await _search(broker, [subject], 0, about, _MOST_DELAYS, budget)
-    found = [_shown(event, None) for event in _chain(events, sids)]
+    found = [_shown(event, None) for event in _chain(events, schedule_ids)]
     for event in events:
         if event["event"] == DELIVERED:
-            for at, each in enumerate(event["sid"]):
-                if each in sids:
+            for at, each in enumerate(event["schedule_id"]):
+                if each in schedule_ids:
                     found.append(_shown(event, _sequence(event, at)))
     found.sort(key=lambda event: int(event["at"]))
     return Past(found, cut)
@@ -143,6 +143,8 @@ def _decoded(record: Record) -> Told:
         event: Told = json.loads(record.value or b"{}")
     except ValueError:
         return {"event": "unreadable", "at": record.timestamp, "subject": ""}
+    if "sid" in event:  # as the schedule id was called until 2026-11
+        event["schedule_id"] = event.pop("sid")
     return event
 
 
@@ -173,13 +175,13 @@ def _sequence(event: Told, place: int) -> int:
     raise ValueError(f"{event['ranges']} are fewer than {place}")
 
 
-def _chain(events: list[Told], sids: set[int]) -> list[Told]:
+def _chain(events: list[Told], schedule_ids: set[int]) -> list[Told]:
     """The events of these schedule ids and of those that they were moved from and to, oldest first."""
     found: list[Told] = []
     for event in reversed(events):
-        if event["event"] == MOVED and event.get("to") in sids:
-            sids.add(event["sid"])
-        if _of_delay(event) and event["sid"] in sids:
+        if event["event"] == MOVED and event.get("to") in schedule_ids:
+            schedule_ids.add(event["schedule_id"])
+        if _of_delay(event) and event["schedule_id"] in schedule_ids:
             found.append(event)
     found.reverse()
     return found
@@ -199,7 +201,7 @@ def _shown(event: Told, sequence: int | None) -> Told:
     told = {name: value for name, value in event.items() if name not in ("ranges", "dues")}
     if sequence is not None and event["event"] == DELIVERED:
         at = _place(event, sequence)
-        told["sid"], told["offset"] = event["sid"][at], sequence
+        told["schedule_id"], told["offset"] = event["schedule_id"][at], sequence
         if "dues" in event:
             told["due"] = event["dues"][at]
             told["late_ms"] = event["at"] - told["due"]

@@ -99,10 +99,12 @@ class Recorder:
             self._failed(error, subject.name)
 
     def delivered(
-        self, subject: Subject, first: int, sids: Sequence[int], dues: Mapping[int, int]
+        self, subject: Subject, first: int, schedule_ids: Sequence[int], dues: Mapping[int, int]
     ) -> None:
         try:
-            self._delivered(subject, first, [(sid, dues[sid]) for sid in sids])
+            self._delivered(
+                subject, first, [(schedule_id, dues[schedule_id]) for schedule_id in schedule_ids]
+            )
         except Exception as error:
             self._failed(error, subject.name)
 
@@ -138,10 +140,10 @@ class Recorder:
         assert payload is not None
         start = frame.position + HEADER_SIZE
         for at, head in heads_of(payload):
-            sid, delay_id = start + at, _id_of(payload, at, head)
-            found.append((sid, head.due, delay_id))
-            if _is_chosen(sid, every):
-                fields = {"sid": sid, "delay_id": _text(delay_id), "due": head.due}
+            schedule_id, delay_id = start + at, _id_of(payload, at, head)
+            found.append((schedule_id, head.due, delay_id))
+            if _is_chosen(schedule_id, every):
+                fields = {"schedule_id": schedule_id, "delay_id": _text(delay_id), "due": head.due}
                 self._add(now, SCHEDULED, frame.subject, None, fields)
         return found
 
@@ -150,11 +152,14 @@ class Recorder:
     ) -> None:
         assert frame.payload is not None
         # Backwards, so that the first counts. A batch may move thousands, all to the same time.
-        by_due = {due: sid for sid, due, _ in reversed(parked)}
-        by_name = {(due, name): sid for sid, due, name in reversed(parked)}
+        by_due = {due: schedule_id for schedule_id, due, _ in reversed(parked)}
+        by_name = {(due, name): schedule_id for schedule_id, due, name in reversed(parked)}
         for item in cancels_of(frame.payload):
-            fields: dict[str, Any] = {"sid": item.sid, "delay_id": _text(item.delay_id)}
-            if not _is_chosen(item.sid, frame.subject.config.history):
+            fields: dict[str, Any] = {
+                "schedule_id": item.schedule_id,
+                "delay_id": _text(item.delay_id),
+            }
+            if not _is_chosen(item.schedule_id, frame.subject.config.history):
                 continue
             if item.outcome == WAS_CANCELLED:
                 self._add(now, CANCELLED, frame.subject, None, fields)
@@ -169,17 +174,17 @@ class Recorder:
         now, every = self._now_ms(), subject.config.history
         for start in range(0, len(entries), MOST_RANGES):
             chosen = [
-                (sequence, sid, due)
-                for sequence, (sid, due) in enumerate(
+                (sequence, schedule_id, due)
+                for sequence, (schedule_id, due) in enumerate(
                     entries[start : start + MOST_RANGES], first + start
                 )
-                if every == 1 or sequence // RUN % every == 0 or _is_chosen(sid, every)
+                if every == 1 or sequence // RUN % every == 0 or _is_chosen(schedule_id, every)
             ]
             if not chosen:
                 continue
             dues = [due for _, _, due in chosen]
             fields: dict[str, Any] = {
-                "sid": [sid for _, sid, _ in chosen],
+                "schedule_id": [schedule_id for _, schedule_id, _ in chosen],
                 "due": min(dues),
                 "late_ms": now - min(dues),
             }
@@ -222,10 +227,10 @@ class Recorder:
     def _settled(self, settlement: Settlement) -> None:
         now, target = self._now_ms(), settlement.subject
         by_source: dict[tuple[int, int], list[list[int]]] = {}
-        for gid, sid, first, size in settlement.items:
-            by_source.setdefault((gid, sid), []).append([first, size])
-        for (gid, sid), ranges in by_source.items():
-            source, group = self._subjects.by_id.get(sid), self._groups.by_id.get(gid)
+        for gid, subject_id, first, size in settlement.items:
+            by_source.setdefault((gid, subject_id), []).append([first, size])
+        for (gid, subject_id), ranges in by_source.items():
+            source, group = self._subjects.by_id.get(subject_id), self._groups.by_id.get(gid)
             if source is None or group is None:
                 continue
             if group.name == INTERNAL_GROUP:
@@ -287,8 +292,8 @@ def _touches(frame: WrittenFrame, every: int) -> bool:
     return past < RUN or past + frame.sequences > RUN * every
 
 
-def _is_chosen(sid: int, every: int) -> bool:
-    return every == 1 or (sid * _SPREAD >> 32) % every == 0
+def _is_chosen(schedule_id: int, every: int) -> bool:
+    return every == 1 or (schedule_id * _SPREAD >> 32) % every == 0
 
 
 def _runs(sequences: Sequence[int]) -> list[list[int]]:

@@ -83,7 +83,7 @@ def _redriven(event: Told) -> str:
 def _scheduled(event: Told) -> str:
     name = f", delay id {event['delay_id']!r}" if event.get("delay_id") else ""
     wait = (event["due"] - event["at"]) / 1000
-    return f"taken in for later, due in {wait:g} s (schedule id {event['sid']}{name})"
+    return f"taken in for later, due in {wait:g} s (schedule id {event['schedule_id']}{name})"
 
 
 def _delivered(event: Told) -> str:
@@ -91,12 +91,12 @@ def _delivered(event: Told) -> str:
 
 
 def _cancelled(event: Told) -> str:
-    return f"cancelled (schedule id {event['sid']})"
+    return f"cancelled (schedule id {event['schedule_id']})"
 
 
 def _moved(event: Told) -> str:
     wait = (event["due"] - event["at"]) / 1000
-    return f"moved: due in {wait:g} s (schedule id {event['sid']}, now {event.get('to')})"
+    return f"moved: due in {wait:g} s (schedule id {event['schedule_id']}, now {event.get('to')})"
 
 
 def _missed(event: Told) -> str:

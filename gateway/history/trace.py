@@ -68,7 +68,7 @@ async def trace(broker: Broker, subject: Subject, sequence: int) -> dict[str, An
 
 
 async def trace_delay(
-    broker: Broker, subject: Subject, *, delay_id: str | None = None, sid: int | None = None
+    broker: Broker, subject: Subject, *, delay_id: str | None = None, schedule_id: int | None = None
 ) -> dict[str, Any]:
     """The life of a message for later, by the id that its producer gave it, or by its schedule id. Its
     offset, if it has one by now, is in the `delivered` event."""
@@ -76,15 +76,15 @@ async def trace_delay(
         encode_id(delay_id)  # raises where it cannot be one
     with trio.move_on_after(_FLUSH_SECONDS):
         await broker.history.flush()
-    past = await past_of_delay(broker, subject.name, delay_id, sid, Budget())
+    past = await past_of_delay(broker, subject.name, delay_id, schedule_id, Budget())
     state = None
     if delay_id is not None:
         shown = await broker.delay.show(subject, delay_id)
-        state = {"state": shown.status, "due": shown.due, "sid": shown.sid}
+        state = {"state": shown.status, "due": shown.due, "schedule_id": shown.schedule_id}
     answer: dict[str, Any] = {
         "subject": subject.name,
         "delay_id": delay_id,
-        "sid": sid,
+        "schedule_id": schedule_id,
         "history": mode(subject),
         "delay": state,
         "events": past.events,

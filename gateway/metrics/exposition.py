@@ -117,7 +117,7 @@ async def render(broker: Broker) -> bytes:
             await walk.subject_rows(chosen.subjects),
             await walk.pair_rows(chosen.pairs),
             await walk.member_rows(chosen.pairs, metrics.max_groups),
-            await walk.names({sid: pending[sid] for sid in chosen.pending}),
+            await walk.names({subject_id: pending[subject_id] for subject_id in chosen.pending}),
         )
         left_out = LeftOut(
             len(subjects) - len(chosen.subjects),

@@ -102,14 +102,14 @@ class Walk:
                 continue
             totals.groups += 1
             totals.members += len(group.members)
-            for sid, progress in list(group.progress.items()):
-                subject = subjects.get(sid)
+            for subject_id, progress in list(group.progress.items()):
+                subject = subjects.get(subject_id)
                 if subject is not None:
                     found = _behind(progress, subject)
                     if progress.shared or progress.retries or progress.doomed:
                         found = self._add_unsettled(progress, found)
                     if found is not None:
-                        lags[group.id, sid] = found
+                        lags[group.id, subject_id] = found
                         totals.lag += found
                 await clock.maybe_give_way()
             await clock.maybe_give_way()
@@ -131,8 +131,8 @@ class Walk:
 
     async def subject_rows(self, chosen: Iterable[int]) -> list[SubjectRow]:
         clock, by_id, rows = _Clock(self), self._subjects.by_id, list[SubjectRow]()
-        for sid in chosen:
-            subject = by_id.get(sid)
+        for subject_id in chosen:
+            subject = by_id.get(subject_id)
             if subject is not None:  # deleted meanwhile
                 rows.append(
                     SubjectRow(
@@ -149,9 +149,9 @@ class Walk:
     async def pair_rows(self, chosen: Iterable[Pair]) -> list[PairRow]:
         clock, rows = _Clock(self), list[PairRow]()
         groups, subjects = self._groups.by_id, self._subjects.by_id
-        for gid, sid in chosen:
-            group, subject = groups.get(gid), subjects.get(sid)
-            progress = group.progress.get(sid) if group is not None else None
+        for gid, subject_id in chosen:
+            group, subject = groups.get(gid), subjects.get(subject_id)
+            progress = group.progress.get(subject_id) if group is not None else None
             if group is not None and subject is not None and progress is not None:
                 row = _pair_row(group, subject, progress)
                 if row is not None:
@@ -180,9 +180,9 @@ class Walk:
     async def names(self, counts: dict[int, int]) -> list[tuple[str, int]]:
         """The same by the names of the subjects."""
         clock, by_id, named = _Clock(self), self._subjects.by_id, list[tuple[str, int]]()
-        for sid, count in counts.items():
-            if sid in by_id:
-                named.append((by_id[sid].name, count))
+        for subject_id, count in counts.items():
+            if subject_id in by_id:
+                named.append((by_id[subject_id].name, count))
             await clock.maybe_give_way()
         clock.stop()
         return named

@@ -121,11 +121,11 @@ class Session:
     """Subject id → when it was last fetched with a plain offset, at which one, and at which one first: for
     operators who ask why a group stands still."""
 
-    def note_read(self, sid: int, offset: int) -> None:
+    def note_read(self, subject_id: int, offset: int) -> None:
         """A Fetch of this connection reads a subject there."""
-        known = self.reads.get(sid)
+        known = self.reads.get(subject_id)
         if known is not None or len(self.reads) < MOST_READS:
-            self.reads[sid] = self.fetched_at, offset, offset if known is None else known[2]
+            self.reads[subject_id] = self.fetched_at, offset, offset if known is None else known[2]
 
     @property
     def ending(self) -> bool:

@@ -131,8 +131,13 @@ class ShareService:
         known = self._known(member)
         if known is not None:
             group, holds = known
-            held = {sid: group.progress[sid].pull_logs[slot] for sid, slot in holds.items()}
-            kept = {sid: log for sid, log in held.items() if isinstance(log, ShareLog)}
+            held = {
+                subject_id: group.progress[subject_id].pull_logs[slot]
+                for subject_id, slot in holds.items()
+            }
+            kept = {
+                subject_id: log for subject_id, log in held.items() if isinstance(log, ShareLog)
+            }
             self._kept[member] = {**self._kept.get(member, {}), **kept}
         return True
 

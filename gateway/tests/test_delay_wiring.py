@@ -97,8 +97,11 @@ def test_what_is_pending_can_be_counted_listed_cancelled_and_moved(shared: TestB
     assert post(shared, "/delay/cancel", subject="orders", id="a") == (200, "cancelled")
     assert get(shared, "/delay/show", subject="orders", id="a")["status"] == "cancelled"
     assert post(shared, "/delay/move", subject="orders", id="b", due="2000-01-01") == (200, "moved")
-    sid = str(items[2]["sid"])
-    assert post(shared, "/delay/cancel", subject="orders", sid=sid) == (200, "cancelled")
+    schedule_id = str(items[2]["schedule_id"])
+    assert post(shared, "/delay/cancel", subject="orders", schedule_id=schedule_id) == (
+        200,
+        "cancelled",
+    )
     (moved,) = read(shared, "orders", 1)
     assert moved.value() == b"b"
     assert post(shared, "/delay/cancel", subject="orders", id="b") == (409, "delivered")

@@ -57,9 +57,9 @@ class Backlog:
     def find_all(self) -> None:
         """Look through all groups: after a start."""
         for gid, group in self._groups.by_id.items():
-            for sid, progress in group.progress.items():
+            for subject_id, progress in group.progress.items():
                 if progress.doomed:
-                    self._pairs[gid, sid] = None
+                    self._pairs[gid, subject_id] = None
 
     def add(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
@@ -151,14 +151,14 @@ class Backlog:
     def reasons(self) -> dict[tuple[str, int], str]:
         """Why letters are not written, by the group's name and the subject's id."""
         found: dict[tuple[str, int], str] = {}
-        for (gid, sid), messages in self._stuck.items():
+        for (gid, subject_id), messages in self._stuck.items():
             if (group := self._groups.by_id.get(gid)) is not None:
                 sequence, failure = next(iter(messages.items()))
                 more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
-                found[group.name, sid] = f"message {sequence}{more}: {failure.reason}"
-        for (gid, sid), failure in self._failed.items():
+                found[group.name, subject_id] = f"message {sequence}{more}: {failure.reason}"
+        for (gid, subject_id), failure in self._failed.items():
             if (group := self._groups.by_id.get(gid)) is not None:
-                found[group.name, sid] = failure.reason
+                found[group.name, subject_id] = failure.reason
         return found
 
     def name(self, pair: Pair) -> str:

@@ -25,11 +25,11 @@ def dooms(groups: Groups, earliest: Mapping[int, int], most: int) -> list[Doom]:
     many ranges."""
     made: list[Doom] = []
     for group in groups.by_id.values():
-        for sid, progress in group.progress.items():
-            if progress.retries and sid in earliest:
-                ranges = list(islice(_failed_below(progress, earliest[sid]), most))
+        for subject_id, progress in group.progress.items():
+            if progress.retries and subject_id in earliest:
+                ranges = list(islice(_failed_below(progress, earliest[subject_id]), most))
                 if ranges:
-                    made.append(Doom(group.id, sid, 0, ranges, EXPIRED, TEXT))
+                    made.append(Doom(group.id, subject_id, 0, ranges, EXPIRED, TEXT))
                     most -= len(ranges)
     return made
 
@@ -37,12 +37,12 @@ def dooms(groups: Groups, earliest: Mapping[int, int], most: int) -> list[Doom]:
 def pending(groups: Groups, earliest: Mapping[int, int]) -> int:
     """How many messages there are still below these sequences whose dead letters are not written."""
     return sum(
-        min(doomed.end, earliest[sid]) - doomed.first
+        min(doomed.end, earliest[subject_id]) - doomed.first
         for group in groups.by_id.values()
-        for sid, progress in group.progress.items()
-        if progress.doomed and sid in earliest
+        for subject_id, progress in group.progress.items()
+        if progress.doomed and subject_id in earliest
         for doomed in progress.doomed.values()
-        if doomed.first < earliest[sid]
+        if doomed.first < earliest[subject_id]
     )
 
 

@@ -132,10 +132,10 @@ class Joiner:
     def settles(self, items: Iterable[Settled]) -> list[Action]:
         """One action for each group and subject; without those that are gone."""
         by_pair: dict[tuple[int, int], list[list[int]]] = {}
-        for gid, sid, first, size in items:
-            by_pair.setdefault((gid, sid), []).append([first, size])
+        for gid, subject_id, first, size in items:
+            by_pair.setdefault((gid, subject_id), []).append([first, size])
         return [
-            Settle(gid, sid, ranges)
-            for (gid, sid), ranges in by_pair.items()
-            if (group := self._groups.by_id.get(gid)) is not None and sid in group.progress
+            Settle(gid, subject_id, ranges)
+            for (gid, subject_id), ranges in by_pair.items()
+            if (group := self._groups.by_id.get(gid)) is not None and subject_id in group.progress
         ]

@@ -77,17 +77,17 @@ def letter_of(subject: str, sequence: int, body: Body) -> Letter | None:
     return Letter(record, origin, body.newest) if origin.subject else None
 
 
-def adopt(groups: Groups, sid: int) -> list[Action]:
+def adopt(groups: Groups, subject_id: int) -> list[Action]:
     """What makes a subject one for dead letters; nothing when it is."""
     group = groups.by_name.get(INTERNAL_GROUP)
     if group is None:
-        return [Group(groups.next_id, INTERNAL_GROUP), Share(groups.next_id, sid, 0)]
-    return [] if sid in group.progress else [Share(group.id, sid, 0)]
+        return [Group(groups.next_id, INTERNAL_GROUP), Share(groups.next_id, subject_id, 0)]
+    return [] if subject_id in group.progress else [Share(group.id, subject_id, 0)]
 
 
-def progress_of(groups: Groups, sid: int) -> Progress | None:
+def progress_of(groups: Groups, subject_id: int) -> Progress | None:
     group = groups.by_name.get(INTERNAL_GROUP)
-    return None if group is None else group.progress.get(sid)
+    return None if group is None else group.progress.get(subject_id)
 
 
 def open_ranges(progress: Progress, begin: int, end: int) -> Iterator[tuple[int, int]]:

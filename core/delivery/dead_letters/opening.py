@@ -62,8 +62,8 @@ def open_joined(
 def _tell_doubted(messages: MessageService, actions: ActionService) -> None:
     """Where the action log was damaged: whose messages are delivered once more. Only now the names of their
     subjects are known."""
-    for (group, sid), count in actions.log.doubted.items():
-        subject = messages.subjects.by_id.get(sid)
+    for (group, subject_id), count in actions.log.doubted.items():
+        subject = messages.subjects.by_id.get(subject_id)
         if subject is not None:
             log.error(
                 "group %r: what it did in %r is damaged in part. %d messages that it had been handed there "

@@ -33,9 +33,9 @@ class Packed(NamedTuple):
 
 
 class Packer:
-    def __init__(self, gid: int, sid: int, max_bytes: int) -> None:
+    def __init__(self, gid: int, subject_id: int, max_bytes: int) -> None:
         self._gid = gid
-        self._sid = sid
+        self._subject_id = subject_id
         self._max_bytes = max_bytes
         self._batches: list[Packed] = []
         self._records: Records = []
@@ -68,7 +68,7 @@ class Packer:
     def end(self, end: int) -> None:
         """The range is taken up to there."""
         if self._begin < end:
-            self._items.append(Settled(self._gid, self._sid, self._begin, end - self._begin))
+            self._items.append(Settled(self._gid, self._subject_id, self._begin, end - self._begin))
             self._begin = end
 
     def finish(self) -> tuple[list[Packed], list[Settled]]:

@@ -105,8 +105,8 @@ class MessageReader:
     async def _read(self, subject: Subject, at: int) -> memoryview:
         """The batch that holds a sequence."""
         if self._last is not None:
-            sid, base, behind, batch = self._last
-            if sid == subject.id and max(base, subject.earliest) <= at < behind:
+            subject_id, base, behind, batch = self._last
+            if subject_id == subject.id and max(base, subject.earliest) <= at < behind:
                 return batch
         batches = await self._log.read(subject, at, 1, True)
         if not batches:
@@ -117,14 +117,14 @@ class MessageReader:
         self._last = subject.id, head.base_offset, behind, batch
         return batch
 
-    async def _points(self, sid: int, batch: memoryview) -> CutPoints:
+    async def _points(self, subject_id: int, batch: memoryview) -> CutPoints:
         try:
-            return self._cutter.load_nowait(sid, batch)
+            return self._cutter.load_nowait(subject_id, batch)
         except WouldBlock:
             inflation = self._log.inflation
             codec = read_head(batch).attributes & CODEC_MASK
             needed = held(codec, batch[HEAD_SIZE:], inflation.limit)
-            load = partial(self._cutter.load, sid, batch)
+            load = partial(self._cutter.load, subject_id, batch)
             return await inflation.run(load, needed + QUICK, needed + inflation.limit)
 
 

@@ -125,8 +125,8 @@ class Redrives:
         group = self._groups.by_name.get(INTERNAL_GROUP)
         by_id = self._log.subjects.by_id
         found = []
-        for sid, progress in group.progress.items() if group is not None else ():
-            subject = by_id.get(sid)
+        for subject_id, progress in group.progress.items() if group is not None else ():
+            subject = by_id.get(subject_id)
             if subject is not None:
                 bounds = subject.earliest, subject.high_watermark
                 found.append(LetterSubject(subject.name, count_open(progress, *bounds), *bounds))

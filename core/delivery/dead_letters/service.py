@@ -316,8 +316,11 @@ class DeadLetters:
     def statistics(self) -> DeadLetterStatistics:
         subjects = self._log.subjects.by_id
         failing = {
-            (group, subjects[sid].name if sid in subjects else f"subject {sid}"): reason
-            for (group, sid), reason in self._backlog.reasons().items()
+            (
+                group,
+                subjects[subject_id].name if subject_id in subjects else f"subject {subject_id}",
+            ): reason
+            for (group, subject_id), reason in self._backlog.reasons().items()
         }
         if self._stopped is not None:
             failing["", ""] = self._stopped.reason

@@ -141,11 +141,11 @@ class LeaseReader:
         except UNREADABLE as error:
             loading.skip_batch(inflating, str(error))
 
-    async def _open(self, sid: int, batch: memoryview) -> CutPoints:
+    async def _open(self, subject_id: int, batch: memoryview) -> CutPoints:
         """The cut points of a batch that is large, inflated."""
         inflation = self.log.inflation
         needed = held(read_head(batch).attributes & CODEC_MASK, batch[HEAD_SIZE:], inflation.limit)
-        load = partial(self.cutter.load, sid, batch)
+        load = partial(self.cutter.load, subject_id, batch)
         return await inflation.run(load, needed + QUICK, needed + inflation.limit)
 
     async def _behind(self, subject: Subject, at: int) -> int:
@@ -173,15 +173,15 @@ class LeaseReader:
                 return behind
         return None
 
-    def keep(self, sid: int, base: int, behind: int, batch: Batch) -> None:
-        kept = self._kept.setdefault(sid, deque())
+    def keep(self, subject_id: int, base: int, behind: int, batch: Batch) -> None:
+        kept = self._kept.setdefault(subject_id, deque())
         if any(known[0] == base for known in kept):
             return
         kept.appendleft((base, behind, batch))
         self._kept_bytes += len(batch)
         if len(kept) > KEPT_BATCHES:
             self._kept_bytes -= len(kept.pop()[2])
-        self._kept.move_to_end(sid)
+        self._kept.move_to_end(subject_id)
         while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
             self._kept_bytes -= sum(len(each[2]) for each in dropped)

@@ -27,7 +27,7 @@ class Lock(NamedTuple):
     number: int
     """Entries of one time are in order."""
     gid: int
-    sid: int
+    subject_id: int
     log: ShareLog
     pull: int
     first: int
@@ -42,7 +42,7 @@ class Lock(NamedTuple):
 
 class Ended(NamedTuple):
     gid: int
-    sid: int
+    subject_id: int
     log: ShareLog
     leases: list[Lease]
 
@@ -64,10 +64,17 @@ class Locks:
         return self._heap[0].until if self._heap else None
 
     def add(
-        self, gid: int, sid: int, log: ShareLog, pull: int, first: int, size: int, until: float
+        self,
+        gid: int,
+        subject_id: int,
+        log: ShareLog,
+        pull: int,
+        first: int,
+        size: int,
+        until: float,
     ) -> None:
         """A member was given the messages from `first` on."""
-        self._push(until, gid, sid, log, pull, first, size)
+        self._push(until, gid, subject_id, log, pull, first, size)
         while self._heap and not self._heap[0].held():
             heappop(self._heap)
         if len(self._heap) > self._most:
@@ -99,7 +106,7 @@ class Locks:
             for lease, until in later:
                 self._push(until, *lock[2:5], *lease[:3])
             if over:
-                known = ended.setdefault(lock.log, Ended(lock.gid, lock.sid, lock.log, []))
+                known = ended.setdefault(lock.log, Ended(lock.gid, lock.subject_id, lock.log, []))
                 known.leases.extend(over)
             if not lock.log.leases:
                 self._renewed.pop(lock.log, None)
@@ -108,13 +115,20 @@ class Locks:
     def postpone(self, ended: Ended, until: float) -> None:
         """It could not be written that these locks have ended."""
         for lease in ended.leases:
-            self._push(until, ended.gid, ended.sid, ended.log, *lease[:3])
+            self._push(until, ended.gid, ended.subject_id, ended.log, *lease[:3])
 
     def _push(
-        self, until: float, gid: int, sid: int, log: ShareLog, pull: int, first: int, size: int
+        self,
+        until: float,
+        gid: int,
+        subject_id: int,
+        log: ShareLog,
+        pull: int,
+        first: int,
+        size: int,
     ) -> None:
         self._count += 1
-        heappush(self._heap, Lock(until, self._count, gid, sid, log, pull, first, size))
+        heappush(self._heap, Lock(until, self._count, gid, subject_id, log, pull, first, size))
 
     def _split(self, lock: Lock, now: float) -> tuple[list[Lease], list[tuple[Lease, float]]]:
         """What has ended of a lock, and what was renewed: message by message."""

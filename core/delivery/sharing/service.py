@@ -256,7 +256,7 @@ class Sharing:
         if changes:
             position = self._actions.append_nowait(changes)
             self._applied(changes)
-        acked = [(a.gid, a.sid) for a in changes if isinstance(a, _MAKES_ROOM)]
+        acked = [(a.gid, a.subject_id) for a in changes if isinstance(a, _MAKES_ROOM)]
         if allowed or acked:
             for pair, what in allowed.items():
                 if what is Allowed.NOTHING:  # the default: the group or subject may be gone
@@ -301,8 +301,8 @@ class Sharing:
         self._doomed, self._doomed_pairs = trio.Event(), set()
         return found
 
-    def allowed(self, gid: int, sid: int) -> Allowed:
-        return self._allowed.get((gid, sid), Allowed.NOTHING)
+    def allowed(self, gid: int, subject_id: int) -> Allowed:
+        return self._allowed.get((gid, subject_id), Allowed.NOTHING)
 
     def lease(self, pull: actions.Pull) -> bool:
         if not self.append_soon([pull]):
@@ -358,22 +358,24 @@ class Sharing:
             if type(action) in _ONLY_PACE:
                 continue
             if isinstance(action, actions.Retry):
-                hand_outs = self._by_pair.get((action.gid, action.sid))
+                hand_outs = self._by_pair.get((action.gid, action.subject_id))
                 if hand_outs is not None:
                     hand_outs.set_timer()
             elif isinstance(action, actions.Doom):
-                self._doomed_pairs.add((action.gid, action.sid))
+                self._doomed_pairs.add((action.gid, action.subject_id))
                 self._doomed.set()
             elif isinstance(action, actions.Release):
-                self.readers.pop((action.sid, action.slot), None)
+                self.readers.pop((action.subject_id, action.slot), None)
             elif isinstance(action, (actions.Unshare, actions.InOrder, actions.Drop)):
-                self._by_pair.pop((action.gid, action.sid), None)
+                self._by_pair.pop((action.gid, action.subject_id), None)
             elif isinstance(action, actions.Forget):
                 self._drop(key for key in [*self._by_pair, *self._allowed] if key[0] == action.gid)
             elif isinstance(action, actions.Gone):
-                self._drop(key for key in [*self._by_pair, *self._allowed] if key[1] == action.sid)
-                self.reader.forget(action.sid)
-                for key in [key for key in self.readers if key[0] == action.sid]:
+                self._drop(
+                    key for key in [*self._by_pair, *self._allowed] if key[1] == action.subject_id
+                )
+                self.reader.forget(action.subject_id)
+                for key in [key for key in self.readers if key[0] == action.subject_id]:
                     del self.readers[key]
 
     def hand_outs_of(self, group: Group, subject: Subject) -> HandOuts:

@@ -106,12 +106,12 @@ class Shares:
 
     def lock(self, pull: actions.Pull) -> None:
         """Messages were handed out."""
-        group, log = self._sharing.groups.slots[pull.sid][pull.slot]
+        group, log = self._sharing.groups.slots[pull.subject_id][pull.slot]
         assert isinstance(log, ShareLog)
         duration = self._sharing.config(group.name).share_record_lock_duration_ms
         until, at = self._sharing.now() + duration / 1000, pull.pull
         for first, size, _ in pull.ranges:
-            self._locks.add(group.id, pull.sid, log, at, first, size, until)
+            self._locks.add(group.id, pull.subject_id, log, at, first, size, until)
             at += size
         self._set_timer()
 
@@ -199,53 +199,53 @@ class Shares:
         member = group.members.get(member_id)
         self._sharing.policies.stop(group.id, member_id)
         delay = Delay.LOST if lost else Delay.NONE
-        for sid, slot in member.holds.items() if member is not None else ():
-            progress = group.progress.get(sid)
+        for subject_id, slot in member.holds.items() if member is not None else ():
+            progress = group.progress.get(subject_id)
             log = None if progress is None else progress.pull_logs.get(slot)
             if log is not None and log.leases:
-                changes += self._failed(group, sid, log, log.leases, delay)
+                changes += self._failed(group, subject_id, log, log.leases, delay)
         return self._sharing.append(changes)
 
     def give_back_kept(self, kept: Mapping[int, ShareLog], *, lost: bool) -> None:
         """A member that has left its group closes its session, or loses it: its logs end. By subject id."""
         changes: list[Action] = []
         delay = Delay.LOST if lost else Delay.NONE
-        for sid, log in kept.items():
-            group = self._left_by(sid, log)
+        for subject_id, log in kept.items():
+            group = self._left_by(subject_id, log)
             if group is not None:
-                changes += self._failed(group, sid, log, log.leases, delay)
-                changes.append(actions.Release(group.id, sid, log.slot))
+                changes += self._failed(group, subject_id, log, log.leases, delay)
+                changes.append(actions.Release(group.id, subject_id, log.slot))
         self._sharing.append(changes)
 
     def release(self, kept: Mapping[int, ShareLog]) -> None:
         """The broker stops, and nobody will come back to what a member kept that has left."""
         changes: list[Action] = [
-            actions.Release(group.id, sid, log.slot)
-            for sid, log in kept.items()
-            if (group := self._left_by(sid, log)) is not None
+            actions.Release(group.id, subject_id, log.slot)
+            for subject_id, log in kept.items()
+            if (group := self._left_by(subject_id, log)) is not None
         ]
         if changes:
             self._sharing.append_soon(changes)
 
-    def owner(self, sid: int, log: ShareLog) -> Group | None:
+    def owner(self, subject_id: int, log: ShareLog) -> Group | None:
         """The group that a log belongs to; None: the log has ended."""
-        group, found = self._sharing.groups.slots.get(sid, {}).get(log.slot, (None, None))
+        group, found = self._sharing.groups.slots.get(subject_id, {}).get(log.slot, (None, None))
         return group if found is log else None
 
-    def _left_by(self, sid: int, log: ShareLog) -> Group | None:
+    def _left_by(self, subject_id: int, log: ShareLog) -> Group | None:
         """The group of a log that no member has."""
-        group = self.owner(sid, log)
+        group = self.owner(subject_id, log)
         member = None if group is None else group.members.get(log.member_id)
-        is_held = member is not None and member.holds.get(sid) == log.slot
+        is_held = member is not None and member.holds.get(subject_id) == log.slot
         return None if is_held else group
 
     def _failed(
-        self, group: Group, sid: int, log: object, leases: Iterable[Lease], delay: Delay
+        self, group: Group, subject_id: int, log: object, leases: Iterable[Lease], delay: Delay
     ) -> list[Action]:
         assert isinstance(log, ShareLog)
         sharing = self._sharing
         policy, now_ms = sharing.retry_policy(group), sharing.now_ms()
-        return give_back(group.id, sid, log.slot, leases, policy, now_ms, delay)
+        return give_back(group.id, subject_id, log.slot, leases, policy, now_ms, delay)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -268,11 +268,11 @@ class Shares:
 
     def _give_back(self, ended: Ended) -> None:
         group = self._sharing.groups.by_id.get(ended.gid)
-        progress = None if group is None else group.progress.get(ended.sid)
+        progress = None if group is None else group.progress.get(ended.subject_id)
         if group is None or progress is None:
             return
         if progress.pull_logs.get(ended.log.slot) is ended.log:
-            changes = self._failed(group, ended.sid, ended.log, ended.leases, Delay.BACKOFF)
+            changes = self._failed(group, ended.subject_id, ended.log, ended.leases, Delay.BACKOFF)
             self._sharing.append(changes)
             self.expired_locks += sum(lease.size for lease in ended.leases)
 
@@ -284,9 +284,9 @@ class Shares:
     def resume(self) -> None:
         """The broker has started."""
         self._from_before = [
-            (group.id, sid, log, log.next)
+            (group.id, subject_id, log, log.next)
             for group in self._sharing.groups.by_id.values()
-            for sid, progress in group.progress.items()
+            for subject_id, progress in group.progress.items()
             for log in progress.pull_logs.values()
             if isinstance(log, ShareLog) and log.leases
         ]
@@ -296,13 +296,13 @@ class Shares:
         """Give back what members held before the start: they do not know of it. If that cannot be written,
         it is tried again, since no lock ends for it."""
         changes: list[Action] = []
-        for gid, sid, log, end in self._from_before:
-            if self._sharing.groups.slots.get(sid, {}).get(log.slot, (None, None))[1] is log:
+        for gid, subject_id, log, end in self._from_before:
+            if self._sharing.groups.slots.get(subject_id, {}).get(log.slot, (None, None))[1] is log:
                 ranges = [
                     [one.first, one.size, one.attempt, 0] for one in log.leases if one.pull < end
                 ]
                 if ranges:
-                    changes.append(actions.Retry(gid, sid, log.slot, ranges))
+                    changes.append(actions.Retry(gid, subject_id, log.slot, ranges))
         if changes and not self._sharing.append_soon(changes):
             self._sharing.timers.set(self, self._sharing.now_ms() + RETRY_MS)
         else:

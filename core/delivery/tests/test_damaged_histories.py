@@ -39,14 +39,16 @@ def check_whole(groups: Groups) -> None:
     assert {group.name: group for group in groups.by_id.values()} == groups.by_name
     slots = {}
     for group in groups.by_id.values():
-        for sid, progress in group.progress.items():
+        for subject_id, progress in group.progress.items():
             unacked = places(progress)
             assert len(unacked) == len(set(unacked)), "a message is in two places"
             assert all(sequence < progress.cursor for sequence in unacked)
             for slot, log in progress.pull_logs.items():
-                slots[sid, slot] = (group, log)
+                slots[subject_id, slot] = (group, log)
     assert slots == {
-        (sid, slot): owner for sid, taken in groups.slots.items() for slot, owner in taken.items()
+        (subject_id, slot): owner
+        for subject_id, taken in groups.slots.items()
+        for slot, owner in taken.items()
     }
 
 
@@ -66,9 +68,13 @@ def test_lost_frames_lose_no_message_that_was_not_acked(seed: int) -> None:
             groups.apply(action)
         check_whole(groups)
         for gid, group in truth.by_id.items():
-            for sid, progress in group.progress.items():
-                if gid in groups.by_id and sid in groups.by_id[gid].progress and progress.shared:
-                    left = groups.by_id[gid].progress[sid]
+            for subject_id, progress in group.progress.items():
+                if (
+                    gid in groups.by_id
+                    and subject_id in groups.by_id[gid].progress
+                    and progress.shared
+                ):
+                    left = groups.by_id[gid].progress[subject_id]
                     unacked = set(places(left))
                     assert left.cursor <= progress.cursor
                     missing = [s for s in places(progress) if s not in unacked]

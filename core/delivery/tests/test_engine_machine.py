@@ -166,7 +166,7 @@ class EngineMachine(RuleBasedStateMachine):
         """A new segment whose snapshot is complete: nothing older is read again."""
         self.sync()
         made: list[Action] = [actions.Numbers(self.groups.next_id, self.groups.floor)]
-        made += [self.groups.snapshot_slots(sid) for sid in self.groups.numbers]
+        made += [self.groups.snapshot_slots(subject_id) for subject_id in self.groups.numbers]
         for group in self.groups.by_id.values():
             made += self.groups.snapshot(group)
         self.journal = [(made, copy.deepcopy(self.models))]
@@ -364,16 +364,16 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def a_snapshot_makes_the_same(self) -> None:
         twin = Groups()
-        for sid in self.groups.numbers:
-            twin.apply(self.groups.snapshot_slots(sid))
+        for subject_id in self.groups.numbers:
+            twin.apply(self.groups.snapshot_slots(subject_id))
         for group in self.groups.by_id.values():
             for action in stored(self.groups.snapshot(group)):
                 twin.apply(action)
         for group in self.groups.by_id.values():
             assert twin.snapshot(twin.by_id[group.id]) == self.groups.snapshot(group)
-        for sid, numbers in self.groups.numbers.items():
-            assert twin.numbers[sid].given == numbers.given
-            assert twin.numbers[sid].top >= numbers.top
+        for subject_id, numbers in self.groups.numbers.items():
+            assert twin.numbers[subject_id].given == numbers.given
+            assert twin.numbers[subject_id].top >= numbers.top
 
 
 FEW = settings(max_examples=80, stateful_step_count=50, deadline=None, derandomize=True)
@@ -391,8 +391,8 @@ def leaps_in_part(self: Groups, distance: int) -> None:
             log.leap(distance)
 
 
-def acks_too_much(gid: int, sid: int, log: PullLog, pull: int) -> Action | None:
-    return actions.Ack(gid, sid, log.slot, pull) if log.leases else None
+def acks_too_much(gid: int, subject_id: int, log: PullLog, pull: int) -> Action | None:
+    return actions.Ack(gid, subject_id, log.slot, pull) if log.leases else None
 
 
 def loses_what_was_leased(self: Progress, slot: int) -> PullLog:

@@ -30,24 +30,24 @@ def history(*done: tuple[int, Action]) -> Group:
     return groups.by_id[1]
 
 
-def commit(sid: int) -> Action:
-    return actions.Commit(1, sid, 5, -1, "")
+def commit(subject_id: int) -> Action:
+    return actions.Commit(1, subject_id, 5, -1, "")
 
 
-def rejected(sid: int) -> Action:
-    return actions.Doom(1, sid, 0, [[3, 1, 1]], "rejected", "")
+def rejected(subject_id: int) -> Action:
+    return actions.Doom(1, subject_id, 0, [[3, 1, 1]], "rejected", "")
 
 
-def retried(sid: int) -> Action:
-    return actions.Retry(1, sid, 0, [[3, 1, 2, 9000 * DAY]])
+def retried(subject_id: int) -> Action:
+    return actions.Retry(1, subject_id, 0, [[3, 1, 2, 9000 * DAY]])
 
 
-def settled(sid: int) -> Action:
-    return actions.Settle(1, sid, [[3, 1]])
+def settled(subject_id: int) -> Action:
+    return actions.Settle(1, subject_id, [[3, 1]])
 
 
-def shared(sid: int, attempt: int) -> tuple[Action, ...]:
-    return actions.Share(1, sid, 5), actions.Again(1, sid, 3, 1, attempt, 0)
+def shared(subject_id: int, attempt: int) -> tuple[Action, ...]:
+    return actions.Share(1, subject_id, 5), actions.Again(1, subject_id, 3, 1, attempt, 0)
 
 
 LEFT: Action = actions.Left(1, "m")

@@ -121,12 +121,12 @@ def shape(groups: Groups, now: int) -> dict[Any, Any]:
     found: dict[Any, Any] = {"joined": groups.joined, "next": groups.next_id}
     for gid, group in groups.by_id.items():
         found[gid] = (group.name, sorted(group.members), group.last_kind)
-        for sid, progress in group.progress.items():
+        for subject_id, progress in group.progress.items():
             logs = {
                 slot: (type(log), log.member_id, log.begin, log.acked, log.next, log.unacked)
                 for slot, log in progress.pull_logs.items()
             }
-            found[gid, sid] = (
+            found[gid, subject_id] = (
                 progress.shared,
                 progress.position,
                 progress.shared and progress.cursor,
@@ -134,7 +134,9 @@ def shape(groups: Groups, now: int) -> dict[Any, Any]:
                 places(progress, now),
                 logs,
             )
-    found["slots"] = {sid: sorted(slots) for sid, slots in groups.slots.items() if slots}
+    found["slots"] = {
+        subject_id: sorted(slots) for subject_id, slots in groups.slots.items() if slots
+    }
     return found
 
 
@@ -353,7 +355,7 @@ class RetryMachine(RuleBasedStateMachine):
         """Nothing older is read again."""
         log, groups = self.rig.actions, self.rig.groups
         made: list[Action] = [actions.Numbers(groups.next_id, groups.floor, groups.joined)]
-        made += [groups.snapshot_slots(sid) for sid in groups.numbers]
+        made += [groups.snapshot_slots(subject_id) for subject_id in groups.numbers]
         for group in groups.by_id.values():
             made += groups.snapshot(group)
         log.frames[:] = [Frame(self.rig.now(), made)]

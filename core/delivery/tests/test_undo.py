@@ -23,8 +23,10 @@ def shape(groups: Groups) -> dict[str, Any]:
     return {
         "groups": {gid: groups.snapshot(group) for gid, group in groups.by_id.items()},
         "names": {name: group.id for name, group in groups.by_name.items()},
-        "slots": {sid: dict.fromkeys(slots) for sid, slots in groups.slots.items() if slots},
-        "numbers": {sid: (n.given, n.top) for sid, n in groups.numbers.items()},
+        "slots": {
+            subject_id: dict.fromkeys(slots) for subject_id, slots in groups.slots.items() if slots
+        },
+        "numbers": {subject_id: (n.given, n.top) for subject_id, n in groups.numbers.items()},
         "next": groups.next_id,
         "silent": dict(groups.silent),
     }
@@ -33,53 +35,55 @@ def shape(groups: Groups) -> dict[str, Any]:
 def identities(groups: Groups) -> dict[object, int]:
     """Objects that others hold on to: pull logs and groups."""
     found: dict[object, int] = {gid: id(group) for gid, group in groups.by_id.items()}
-    for sid, slots in groups.slots.items():
+    for subject_id, slots in groups.slots.items():
         for slot, (group, log) in slots.items():
-            assert group.progress[sid].pull_logs[slot] is log
-            found[sid, slot] = id(log)
+            assert group.progress[subject_id].pull_logs[slot] is log
+            found[subject_id, slot] = id(log)
     return found
 
 
-def made(groups: Groups, kind: str, gid: int, sid: int, member_id: str, n: int) -> Action | None:
+def made(
+    groups: Groups, kind: str, gid: int, subject_id: int, member_id: str, n: int
+) -> Action | None:
     """An action of this kind that fits the groups; None: there is none."""
     if kind == "group":
         return actions.Group(groups.next_id, f"g{groups.next_id}")
     if kind in ("gone", "silent"):
-        return actions.Gone(sid) if kind == "gone" else actions.Silent(n)
+        return actions.Gone(subject_id) if kind == "gone" else actions.Silent(n)
     group = groups.by_id.get(gid)
     if group is None:
         return None
-    progress = group.progress.get(sid)
+    progress = group.progress.get(subject_id)
     log = next(iter(progress.pull_logs.values()), None) if progress is not None else None
     simple: dict[str, Action] = {
         "forget": actions.Forget(gid),
         "left": actions.Left(gid, member_id),
-        "commit": actions.Commit(gid, sid, n, -1, ""),
-        "share": actions.Share(gid, sid, n),
-        "expire": actions.Expire(gid, sid, n),
-        "drop": actions.Drop(gid, sid, n if n % 2 else None),
+        "commit": actions.Commit(gid, subject_id, n, -1, ""),
+        "share": actions.Share(gid, subject_id, n),
+        "expire": actions.Expire(gid, subject_id, n),
+        "drop": actions.Drop(gid, subject_id, n if n % 2 else None),
         "heard": actions.Heard(gid, member_id),
     }
     if kind in simple:
         return simple[kind]
     if kind == "member":
-        member = Member(member_id, n, "eager", "c", "h", 1, 1, holds={sid: n % 2})
+        member = Member(member_id, n, "eager", "c", "h", 1, 1, holds={subject_id: n % 2})
         return actions.Member(gid, {name: getattr(member, name) for name in Member.__slots__})
     if kind == "slot":
-        return engine.open_pull_log(groups, group, sid, member_id)
+        return engine.open_pull_log(groups, group, subject_id, member_id)
     if progress is None:
         return None
     if kind == "unshare":
-        return actions.Unshare(gid, sid) if progress.settled else None
+        return actions.Unshare(gid, subject_id) if progress.settled else None
     if kind == "inorder":
-        return actions.InOrder(gid, sid, n) if progress.shared else None
+        return actions.InOrder(gid, subject_id, n) if progress.shared else None
     if log is None:
         return None
     if kind == "release":
-        return actions.Release(gid, sid, log.slot)
+        return actions.Release(gid, subject_id, log.slot)
     if kind == "pull":
-        return engine.pull_action(gid, sid, log, [Range(progress.cursor, n + 1, 1)])
-    return engine.ack(gid, sid, log, log.position + n)
+        return engine.pull_action(gid, subject_id, log, [Range(progress.cursor, n + 1, 1)])
+    return engine.ack(gid, subject_id, log, log.position + n)
 
 
 KINDS = ["group", "forget", "member", "left", "commit", "share", "unshare", "slot"]

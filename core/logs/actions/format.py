@@ -110,14 +110,14 @@ def _encode_actions(actions: Sequence[Action]) -> str:
     if len(actions) == 1:  # By far the most frames are one of these, and all of it is numbers.
         action = actions[0]
         if type(action) is Pull:
-            gid, sid, slot, pull, ranges = action
-            return f'[["pull",{gid},{sid},{slot},{pull},{ranges}]]'
+            gid, subject_id, slot, pull, ranges = action
+            return f'[["pull",{gid},{subject_id},{slot},{pull},{ranges}]]'
         if type(action) is Ack:
-            gid, sid, slot, pull = action
-            return f'[["ack",{gid},{sid},{slot},{pull}]]'
+            gid, subject_id, slot, pull = action
+            return f'[["ack",{gid},{subject_id},{slot},{pull}]]'
         if type(action) is Commit and action.metadata == "":
-            gid, sid, sequence, epoch, _ = action
-            return f'[["commit",{gid},{sid},{sequence},{epoch},""]]'
+            gid, subject_id, sequence, epoch, _ = action
+            return f'[["commit",{gid},{subject_id},{sequence},{epoch},""]]'
     return _encode([to_json(action) for action in actions])
 
 

@@ -274,7 +274,11 @@ class ActionLog:
         frames: list[tuple[int, Sequence[Action]]] = []
         subjects = list(islice(self._subjects_left, _SUBJECTS_A_FRAME))
         numbers = self.groups.numbers
-        slots = [self.groups.snapshot_slots(sid) for sid in subjects if sid in numbers]
+        slots = [
+            self.groups.snapshot_slots(subject_id)
+            for subject_id in subjects
+            if subject_id in numbers
+        ]
         groups = [] if subjects else list(islice(self._groups_left, most))
         fresh = [
             group

@@ -78,17 +78,17 @@ def repairs(groups: Groups) -> list[Action]:
     """What makes members and pull logs agree again, where a crash or damage has parted them."""
     made: list[Action] = []
     for group in groups.by_id.values():
-        for sid, progress in group.progress.items():
+        for subject_id, progress in group.progress.items():
             made += [
-                kinds.Release(group.id, sid, pull_log.slot)
+                kinds.Release(group.id, subject_id, pull_log.slot)
                 for pull_log in progress.pull_logs.values()
                 if pull_log.member_id not in group.members
             ]
         for member in group.members.values():
             kept = {
-                sid: slot
-                for sid, slot in member.holds.items()
-                if not slot or _holds(groups, group.id, sid, slot)
+                subject_id: slot
+                for subject_id, slot in member.holds.items()
+                if not slot or _holds(groups, group.id, subject_id, slot)
             }
             if kept != member.holds:
                 made.append(kinds.Member(group.id, {**asdict(member), "holds": kept}))
@@ -97,6 +97,6 @@ def repairs(groups: Groups) -> list[Action]:
     return made
 
 
-def _holds(groups: Groups, gid: int, sid: int, slot: int) -> bool:
-    progress = groups.by_id[gid].progress.get(sid)
+def _holds(groups: Groups, gid: int, subject_id: int, slot: int) -> bool:
+    progress = groups.by_id[gid].progress.get(subject_id)
     return progress is not None and slot in progress.pull_logs

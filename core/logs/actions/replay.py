@@ -267,19 +267,23 @@ class Replay:
         """Groups and subjects that a frame names, as far as that can be read."""
         pairs = dict.fromkeys((int(g), int(s or 0)) for g, s in _NAMED.findall(payload))
         names = []
-        for gid, sid in [pair for pair in pairs if pair[0] in self.groups.by_id][:_MOST_NAMED]:
+        for gid, subject_id in [pair for pair in pairs if pair[0] in self.groups.by_id][
+            :_MOST_NAMED
+        ]:
             name = f"group {self.groups.by_id[gid].name!r}"
-            names.append(f"{name}, subject {sid}" if sid else name)
+            names.append(f"{name}, subject {subject_id}" if subject_id else name)
         return f": {'; '.join(names)}" if names else ""
 
     def _doubt(self) -> None:
         """Actions are lost, and nothing tells of which group. One may have said that a message is to be
         delivered again: a later ack of its member must not count for it."""
         for group in self.groups.by_id.values():
-            for sid, progress in group.progress.items():
+            for subject_id, progress in group.progress.items():
                 count = progress.doubt()
                 if count:
-                    self.doubted[group.name, sid] = self.doubted.get((group.name, sid), 0) + count
+                    self.doubted[group.name, subject_id] = (
+                        self.doubted.get((group.name, subject_id), 0) + count
+                    )
 
     def _step_over(
         self,

@@ -174,13 +174,13 @@ class MessageLog:
         """Stage what a batch with delayed records was split into, so that all of it or none is stored."""
         return self.writer.park_nowait(subject, origin, parked, cancels, plain)
 
-    def deliver_nowait(self, subject: Subject, sids: bytes, batch: bytearray) -> Appended:
+    def deliver_nowait(self, subject: Subject, schedule_ids: bytes, batch: bytearray) -> Appended:
         """Stage parked messages that are due: their schedule ids, and their batch."""
-        return self.writer.deliver_nowait(subject, sids, batch)
+        return self.writer.deliver_nowait(subject, schedule_ids, batch)
 
-    def give_up_nowait(self, subject: Subject, sids: bytes) -> None:
+    def give_up_nowait(self, subject: Subject, schedule_ids: bytes) -> None:
         """Stage that these parked messages will never be delivered: they are damaged."""
-        self.writer.give_up_nowait(subject, sids)
+        self.writer.give_up_nowait(subject, schedule_ids)
 
     def settle_nowait(
         self, subject: Subject, items: Iterable[Settled], batch: bytearray

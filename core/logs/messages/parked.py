@@ -87,7 +87,7 @@ class ParkedHead(NamedTuple):
 
 class CancelItem(NamedTuple):
     outcome: int
-    sid: int
+    schedule_id: int
     due: int
     until: int
     delay_id: bytes
@@ -139,23 +139,23 @@ def parse_origin(payload: bytes | memoryview) -> Origin:
 
 def pack_cancels(origin: Origin, items: Iterable[CancelItem]) -> bytes:
     parts = [pack_origin(origin)]
-    for outcome, sid, due, until, delay_id in items:
-        parts += (CANCEL_ITEM.pack(outcome, sid, due, until, len(delay_id)), delay_id)
+    for outcome, schedule_id, due, until, delay_id in items:
+        parts += (CANCEL_ITEM.pack(outcome, schedule_id, due, until, len(delay_id)), delay_id)
     return b"".join(parts)
 
 
 def cancels_of(payload: bytes | memoryview) -> Iterator[CancelItem]:
     at = ORIGIN_SIZE
     while at < len(payload):
-        outcome, sid, due, until, length = CANCEL_ITEM.unpack_from(payload, at)
+        outcome, schedule_id, due, until, length = CANCEL_ITEM.unpack_from(payload, at)
         at += CANCEL_ITEM.size
-        yield CancelItem(outcome, sid, due, until, bytes(payload[at : at + length]))
+        yield CancelItem(outcome, schedule_id, due, until, bytes(payload[at : at + length]))
         at += length
 
 
-def pack_schedule_ids(sids: Iterable[int]) -> bytes:
-    return b"".join(map(SCHEDULE_ID.pack, sids))
+def pack_schedule_ids(schedule_ids: Iterable[int]) -> bytes:
+    return b"".join(map(SCHEDULE_ID.pack, schedule_ids))
 
 
 def schedule_ids_of(payload: bytes | memoryview) -> list[int]:
-    return [sid for (sid,) in SCHEDULE_ID.iter_unpack(payload)]
+    return [schedule_id for (schedule_id,) in SCHEDULE_ID.iter_unpack(payload)]

@@ -38,7 +38,7 @@ class Settled(NamedTuple):
     """Messages that a group is done with."""
 
     gid: int
-    sid: int
+    subject_id: int
     first: int
     size: int
 
@@ -76,7 +76,7 @@ def settles_of(payload: bytes | memoryview) -> list[Settled]:
     while at < len(payload):
         if payload[at] != RANGE:
             raise UnknownItem(f"an item of type {payload[at]}")
-        _, gid, sid, first, size = ITEM.unpack_from(payload, at)
-        items.append(Settled(gid, sid, first, size))
+        _, gid, subject_id, first, size = ITEM.unpack_from(payload, at)
+        items.append(Settled(gid, subject_id, first, size))
         at += ITEM_SIZE
     return items

@@ -232,7 +232,7 @@ class Writer:
             return self._stage_batch(subject, view, read_head(view), origin.producer_id, before)
         return Appended(-1, -1, self._staged_end)
 
-    def deliver_nowait(self, subject: Subject, sids: bytes, batch: bytearray) -> Appended:
+    def deliver_nowait(self, subject: Subject, schedule_ids: bytes, batch: bytearray) -> Appended:
         """Stage parked messages that are due: who they were, and their batch."""
         if self.fenced is not None:
             raise self.fenced
@@ -240,20 +240,20 @@ class Writer:
             self.stage_state(subject)
         staged = len(self._staged)
         try:
-            self._stage_delayed(DELIVERED, subject, sids, True, NO_ORIGIN, None)
+            self._stage_delayed(DELIVERED, subject, schedule_ids, True, NO_ORIGIN, None)
             view = memoryview(batch)
             return self._stage_batch(subject, view, read_head(view), -1, None)
         except BaseException:
             self._undo_staged(staged)
             raise
 
-    def give_up_nowait(self, subject: Subject, sids: bytes) -> None:
+    def give_up_nowait(self, subject: Subject, schedule_ids: bytes) -> None:
         """Stage that these parked messages will never be delivered: they are damaged."""
         if self.fenced is not None:
             raise self.fenced
         if subject.generation != self._state.generation:
             self.stage_state(subject)
-        self._stage_delayed(DELIVERED, subject, sids, False, NO_ORIGIN, None)
+        self._stage_delayed(DELIVERED, subject, schedule_ids, False, NO_ORIGIN, None)
 
     def settle_nowait(
         self, subject: Subject, items: Iterable[Settled], batch: bytearray

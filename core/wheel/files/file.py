@@ -269,8 +269,8 @@ class ScheduleFile:
                 yield self._name(data[at : at + NAME.size])
 
     def _name(self, item: bytes) -> Name:
-        subject_id, _, sid, due, keep, status, length, begin = NAME.unpack(item)
-        return Name(subject_id, self._ids.items(begin, length), sid, due, status, keep)
+        subject_id, _, schedule_id, due, keep, status, length, begin = NAME.unpack(item)
+        return Name(subject_id, self._ids.items(begin, length), schedule_id, due, status, keep)
 
     # --- where things are -----------------------------------------------------------------------
 

@@ -55,66 +55,66 @@ def parked_of(fill: Fill, read: ReadFrame, live: Callable[[int], bool]) -> Itera
         begin, at, view = position + HEADER_SIZE, ORIGIN_SIZE, memoryview(payload)
         while at < len(payload):  # as heads_of, in a third of the time
             size, crc, due, _, _ = RECORD_HEAD.unpack_from(payload, at)
-            record, sid = payload[at : at + size], begin + at
+            record, schedule_id = payload[at : at + size], begin + at
             found = crc32c(view[at + CRC_BEGINS : at + size])
             at += size
-            if sid in gone:
+            if schedule_id in gone:
                 continue
             if found != crc:
                 log.error(
                     "the parked message at position %d of the log is lost: expected CRC %#010x, "
                     "found %#010x",
-                    sid,
+                    schedule_id,
                     crc,
                     found,
                 )
-                fill.lost.append(Tombstone(due, sid, subject_id))
+                fill.lost.append(Tombstone(due, schedule_id, subject_id))
                 continue
             if not 0 <= due <= LATEST_DUE:
                 log.error(
                     "the parked message at position %d of the log is lost: it is due at %d, a schedule "
                     "file holds times from 0 to %d",
-                    sid,
+                    schedule_id,
                     due,
                     LATEST_DUE,
                 )
-                fill.lost.append(Tombstone(due, sid, subject_id))
+                fill.lost.append(Tombstone(due, schedule_id, subject_id))
                 continue
-            if (due, sid) <= until:
-                fill.refiled[sid] = Refiled(until[0] + 1, due, subject_id)
+            if (due, schedule_id) <= until:
+                fill.refiled[schedule_id] = Refiled(until[0] + 1, due, subject_id)
                 due = until[0] + 1
-            yield new(Parked, (due, sid, subject_id, record))
+            yield new(Parked, (due, schedule_id, subject_id, record))
 
 
 def _learn(fill: Fill, subject_id: int, begin: int, payload: bytes) -> None:
     """Note what the schedule would know of a frame if it had been readable at the start."""
     for at, head in heads_of(payload):
-        sid, key = begin + at, (subject_id, delay_id_of(payload, at, head))
+        schedule_id, key = begin + at, (subject_id, delay_id_of(payload, at, head))
         known = fill.names.get(key)
-        if head.id_length and (known is None or known.sid < sid):
-            fill.names[key] = Named(sid, head.due, PENDING)
+        if head.id_length and (known is None or known.schedule_id < schedule_id):
+            fill.names[key] = Named(schedule_id, head.due, PENDING)
             fill.remembered.pop(key, None)
-        fill.found.append((sid, key))
-        if sid not in fill.gone:
+        fill.found.append((schedule_id, key))
+        if schedule_id not in fill.gone:
             fill.pending[subject_id] = fill.pending.get(subject_id, 0) + 1
 
 
 def names_of(fill: Fill) -> Iterator[Name]:
     """The names that came up in the stretch; to be called when `parked_of` is exhausted."""
-    for (subject_id, delay_id), (sid, due, status) in fill.names.items():
+    for (subject_id, delay_id), (schedule_id, due, status) in fill.names.items():
         if not 0 < len(delay_id) <= LONGEST_ID or due > LATEST_DUE:
             log.error(
                 "the name %r of subject %d (schedule id %d, due at %d) cannot be filed: it is forgotten",
                 delay_id[:40],
                 subject_id,
-                sid,
+                schedule_id,
                 due,
             )
             continue
-        filed = fill.refiled.get(sid)
-        if sid in fill.gone and status in (PENDING, MOVED):
+        filed = fill.refiled.get(schedule_id)
+        if schedule_id in fill.gone and status in (PENDING, MOVED):
             status = DELIVERED
-        yield Name(subject_id, delay_id, sid, due if filed is None else filed.filed, status)
+        yield Name(subject_id, delay_id, schedule_id, due if filed is None else filed.filed, status)
 
 
 def tombstones_of(fill: Fill) -> list[Tombstone]:

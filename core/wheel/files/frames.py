@@ -41,4 +41,4 @@ def delayed_frames(
 
 def withdrawn_ids(payload: bytes) -> list[int]:
     """Schedule ids of the messages that a CANCEL frame cancels or moves."""
-    return [item.sid for item in cancels_of(payload) if item.outcome in (CANCELLED, MOVED)]
+    return [item.schedule_id for item in cancels_of(payload) if item.outcome in (CANCELLED, MOVED)]

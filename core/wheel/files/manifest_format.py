@@ -120,11 +120,13 @@ def _parse(data: bytes, version: int) -> tuple[Manifest, int]:
     """What it says, and where its checksum must be."""
     at = _START.size
     if version == 1:
-        filled, due, sid, *sizes = _HEAD_1.unpack_from(data, at)
-        manifest, at = Manifest(filled, (due, sid)), at + _HEAD_1.size
+        filled, due, schedule_id, *sizes = _HEAD_1.unpack_from(data, at)
+        manifest, at = Manifest(filled, (due, schedule_id)), at + _HEAD_1.size
     else:
-        generation, filled, due, sid, done_until, *sizes = _HEAD.unpack_from(data, at)
-        manifest = Manifest(filled, (due, sid), done_until=done_until, generation=generation)
+        generation, filled, due, schedule_id, done_until, *sizes = _HEAD.unpack_from(data, at)
+        manifest = Manifest(
+            filled, (due, schedule_id), done_until=done_until, generation=generation
+        )
         at += _HEAD.size
     files, pending, remembered, done = sizes
     end = at + files * _FILE.size
@@ -136,7 +138,7 @@ def _parse(data: bytes, version: int) -> tuple[Manifest, int]:
     for _ in range(remembered):
         at = _parse_remembered(manifest, data, at, version)
     end = at + done * SCHEDULE_ID.size
-    manifest.done.update(sid for (sid,) in SCHEDULE_ID.iter_unpack(data[at:end]))
+    manifest.done.update(schedule_id for (schedule_id,) in SCHEDULE_ID.iter_unpack(data[at:end]))
     return manifest, end
 
 

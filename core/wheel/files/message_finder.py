@@ -60,53 +60,55 @@ class MessageFinder:
         for i in reversed(range(len(files))):
             found = files[i].find(subject_id, delay_id)
             if found is not None:
-                sid, due, status = found.sid, found.due, found.status
-                if sid >= 0 and _is_struck(files[i + 1 :], subject_id, sid, due):
+                schedule_id, due, status = found.schedule_id, found.due, found.status
+                if schedule_id >= 0 and _is_struck(files[i + 1 :], subject_id, schedule_id, due):
                     status = DELIVERED
-                return Named(sid, due, status)
+                return Named(schedule_id, due, status)
         return None
 
-    def record(self, subject_id: int, sid: int, due: int, filled: int) -> bytes | None:
+    def record(self, subject_id: int, schedule_id: int, due: int, filled: int) -> bytes | None:
         """A parked record; None: there is none. `due` is the time that it is filed under. CorruptMessage:
         it is damaged."""
-        if sid >= filled:
-            return self._from_log(sid)
+        if schedule_id >= filled:
+            return self._from_log(schedule_id)
         while True:
             try:
                 for file in self._file_set.current:
-                    if file.stretch[0] <= sid < file.stretch[1]:
-                        return self._from_file(file, subject_id, sid, due)
+                    if file.stretch[0] <= schedule_id < file.stretch[1]:
+                        return self._from_file(file, subject_id, schedule_id, due)
                 return None
             except ScheduleClosed:
                 continue
 
     def scheduled(
-        self, subject_id: int, sid: int, frame: tuple[int, int] | None
+        self, subject_id: int, schedule_id: int, frame: tuple[int, int] | None
     ) -> Scheduled | None:
         """The message with a schedule id, if it was not cancelled before the last fill. `frame`: position
         and length of its frame, if that is not filed yet. The list of files must not change meanwhile."""
         if frame is not None:
-            return self._in_frame(sid, *frame)
+            return self._in_frame(schedule_id, *frame)
         files = self._file_set.current
         for i, file in enumerate(files):
-            if file.stretch[0] <= sid < file.stretch[1]:
-                found = self._in_file(file, subject_id, sid)
-                if found is not None and _is_struck(files[i + 1 :], subject_id, sid, found.due):
+            if file.stretch[0] <= schedule_id < file.stretch[1]:
+                found = self._in_file(file, subject_id, schedule_id)
+                if found is not None and _is_struck(
+                    files[i + 1 :], subject_id, schedule_id, found.due
+                ):
                     return None
                 return found
         return None
 
-    def _in_frame(self, sid: int, position: int, length: int) -> Scheduled | None:
+    def _in_frame(self, schedule_id: int, position: int, length: int) -> Scheduled | None:
         payload = self._log_records.payload(position, length)
         for at, head in heads_of(payload):
-            if position + HEADER_SIZE + at == sid:
+            if position + HEADER_SIZE + at == schedule_id:
                 delay_id = delay_id_of(payload, at, head)
                 return Scheduled(head.due, delay_id, payload[at : at + head.length])
         return None
 
-    def _in_file(self, file: ScheduleFile, subject_id: int, sid: int) -> Scheduled | None:
+    def _in_file(self, file: ScheduleFile, subject_id: int, schedule_id: int) -> Scheduled | None:
         """Files are not ordered by schedule id: all entries of the subject are searched."""
-        wanted = SCHEDULE_ID.pack(sid)
+        wanted = SCHEDULE_ID.pack(schedule_id)
         for row in file.rows_of_subject(subject_id):
             table = file.table(row.first, row.entries)
             at = table.find(wanted)
@@ -119,31 +121,33 @@ class MessageFinder:
                 return Scheduled(entry[0], delay_id_of(record, 0, head), record)
         return None
 
-    def _from_log(self, sid: int) -> bytes:
-        head = self._log_records.read(sid, RECORD_HEAD_SIZE)
+    def _from_log(self, schedule_id: int) -> bytes:
+        head = self._log_records.read(schedule_id, RECORD_HEAD_SIZE)
         length = RECORD_HEAD.unpack(head)[0]
-        [record] = self._log_records.read_many([(sid, length)])
+        [record] = self._log_records.read_many([(schedule_id, length)])
         if isinstance(record, OSError):
             raise record
         if isinstance(record, str):
-            raise CorruptMessage(f"the message scheduled as {sid} is damaged: {record}")
+            raise CorruptMessage(f"the message scheduled as {schedule_id} is damaged: {record}")
         return record
 
-    def _from_file(self, file: ScheduleFile, subject_id: int, sid: int, due: int) -> bytes | None:
+    def _from_file(
+        self, file: ScheduleFile, subject_id: int, schedule_id: int, due: int
+    ) -> bytes | None:
         row = file.row(hour_of(due), subject_id)
         if row is None:
             return None
         for _, found, offset, length, _ in ENTRY.iter_unpack(file.entries(row, due, due + 1)):
-            if found == sid:
+            if found == schedule_id:
                 return file.read(offset, length & LENGTH)
         return None
 
 
-def _is_struck(files: Sequence[ScheduleFile], subject_id: int, sid: int, due: int) -> bool:
+def _is_struck(files: Sequence[ScheduleFile], subject_id: int, schedule_id: int, due: int) -> bool:
     for file in files:
         row = file.row(hour_of(due), subject_id, TOMBSTONE)
         if row is not None:
             table = file.entries(row, due, due + 1)
-            if any(entry[1] == sid for entry in ENTRY.iter_unpack(table)):
+            if any(entry[1] == schedule_id for entry in ENTRY.iter_unpack(table)):
                 return True
     return False

@@ -124,14 +124,16 @@ def find_done(
     struck = {entry[1] for file in files for entry in _entries(file, TOMBSTONE)}
     last = (-1, -1)
     dead: list[Tombstone] = []
-    for due, sid, _, length, subject_id in (e for file in files for e in _entries(file, MESSAGE)):
-        if sid in delivered and not length & REFILED:
-            last = max(last, (due, sid))
-        if (sid in delivered or sid in withdrawn) and sid not in struck:
-            dead.append(Tombstone(due, sid, subject_id))
+    for due, schedule_id, _, length, subject_id in (
+        e for file in files for e in _entries(file, MESSAGE)
+    ):
+        if schedule_id in delivered and not length & REFILED:
+            last = max(last, (due, schedule_id))
+        if (schedule_id in delivered or schedule_id in withdrawn) and schedule_id not in struck:
+            dead.append(Tombstone(due, schedule_id, subject_id))
     until = min(last, (_begin_of(message_log, first), -1))
     dead = [one for one in dead if one[:2] > until]
-    done = {one.sid for one in dead} - replayed
+    done = {one.schedule_id for one in dead} - replayed
     latest = max((one.due for one in dead), default=-1)
     return replace(manifest, delivered_until=until, done=done, done_until=latest), dead
 

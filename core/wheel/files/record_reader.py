@@ -154,7 +154,7 @@ class RecordReader:
         for source, indexes in by_source.items():
             records: Sequence[ReadResult]
             if source == LOG:
-                places = [(entries[i].sid, entries[i].length) for i in indexes]
+                places = [(entries[i].schedule_id, entries[i].length) for i in indexes]
                 records = self._log_records.read_many(places)
             else:
                 records = _from_file(self._files.get(source), [entries[i] for i in indexes])

@@ -86,7 +86,9 @@ class _Refill:
             if header.kind == PARKED and scratch.recent_bytes >= MOST_BYTES:
                 made.append(self._write(scratch, header.end, gone))
         made.append(self._write(scratch, end, gone))
-        self._schedule.finished.done |= {sid for sid in delivered if sid < begin}
+        self._schedule.finished.done |= {
+            schedule_id for schedule_id in delivered if schedule_id < begin
+        }
         found = sum(file.entry_count for file in made)
         log.warning("positions %d to %d are filled again: %d messages", begin, end, found)
         return made

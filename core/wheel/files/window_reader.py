@@ -163,8 +163,8 @@ def _true_dues(file: ScheduleFile, table: bytes) -> Iterator[tuple[int, int]]:
     counts."""
     refiled = [entry for entry in ENTRY.iter_unpack(table) if entry[3] & REFILED]
     records = file.read_many([(entry[2], entry[3]) for entry in refiled])
-    for (due, sid, *_), record in zip(refiled, records, strict=True):
-        yield sid, RECORD_HEAD.unpack_from(record)[2] if isinstance(record, bytes) else due
+    for (due, schedule_id, *_), record in zip(refiled, records, strict=True):
+        yield schedule_id, RECORD_HEAD.unpack_from(record)[2] if isinstance(record, bytes) else due
 
 
 def window_end(

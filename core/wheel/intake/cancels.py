@@ -59,12 +59,14 @@ class Moment(NamedTuple):
     options: DelayOptions
 
     def waits(self, named: Named) -> bool:
-        return named.status in WAITING and self.schedule.is_pending(named.sid, named.due)
+        return named.status in WAITING and self.schedule.is_pending(named.schedule_id, named.due)
 
-    def waits_unnamed(self, sid: int, due: int) -> bool:
+    def waits_unnamed(self, schedule_id: int, due: int) -> bool:
         """The same for a message that may have no delay id: the wheel is searched."""
         schedule = self.schedule
-        return schedule.wheel.has(sid, schedule.due_of(sid, due)) or schedule.is_pending(sid, due)
+        return schedule.wheel.has(
+            schedule_id, schedule.due_of(schedule_id, due)
+        ) or schedule.is_pending(schedule_id, due)
 
 
 def decide(moment: Moment, key: NameKey, named: Named | None, new_due: int | None) -> CancelItem:
@@ -76,8 +78,8 @@ def decide(moment: Moment, key: NameKey, named: Named | None, new_due: int | Non
     if named.status == CANCELLED:
         return CancelItem(CANCELLED, -1, named.due, 0, delay_id)
     if not moment.waits(named):
-        return CancelItem(DELIVERED, named.sid, named.due, 0, delay_id)
-    return _withdrawn(named.sid, named.due, delay_id, new_due)
+        return CancelItem(DELIVERED, named.schedule_id, named.due, 0, delay_id)
+    return _withdrawn(named.schedule_id, named.due, delay_id, new_due)
 
 
 def _remembered(
@@ -94,17 +96,17 @@ def _remembered(
     return CancelItem(MOVE_REMEMBERED, -1, new_due, until, delay_id)
 
 
-def decide_unnamed(moment: Moment, sid: int, due: int, new_due: int | None) -> CancelItem:
+def decide_unnamed(moment: Moment, schedule_id: int, due: int, new_due: int | None) -> CancelItem:
     """The same for a message that is given by its schedule id."""
-    if not moment.waits_unnamed(sid, due):
-        return CancelItem(DELIVERED, sid, due, 0, b"")
-    return _withdrawn(sid, due, b"", new_due)
+    if not moment.waits_unnamed(schedule_id, due):
+        return CancelItem(DELIVERED, schedule_id, due, 0, b"")
+    return _withdrawn(schedule_id, due, b"", new_due)
 
 
-def _withdrawn(sid: int, due: int, delay_id: bytes, new_due: int | None) -> CancelItem:
+def _withdrawn(schedule_id: int, due: int, delay_id: bytes, new_due: int | None) -> CancelItem:
     if new_due is None:
-        return CancelItem(CANCELLED, sid, due, 0, delay_id)
-    return CancelItem(MOVED, sid, due, new_due, delay_id)
+        return CancelItem(CANCELLED, schedule_id, due, 0, delay_id)
+    return CancelItem(MOVED, schedule_id, due, new_due, delay_id)
 
 
 class Change(NamedTuple):
@@ -121,7 +123,7 @@ def change_message(
     """What the outcome of a cancel or a move asks for. InvalidRecord: the new time is too far away.
     CorruptMessage: a message without a readable record cannot be moved."""
     remembered = item.outcome in (REMEMBERED, MOVE_REMEMBERED)
-    if item.outcome == DELIVERED or (item.sid < 0 and not remembered):
+    if item.outcome == DELIVERED or (item.schedule_id < 0 and not remembered):
         return Change(item, None)
     parked, wake_at = b"", NEVER
     if item.outcome == MOVE_REMEMBERED:
@@ -131,7 +133,7 @@ def change_message(
         _check_due(moment, item.until)
         item = item._replace(until=max(item.until, moment.now))
         if record is None:
-            raise CorruptMessage(f"the message scheduled as {item.sid} cannot be read")
+            raise CorruptMessage(f"the message scheduled as {item.schedule_id} cannot be read")
         parked, wake_at = with_due(record, item.until), item.until
     return Change(item, Parking(subject, NO_ORIGIN, parked, [item], None, wake_at))
 

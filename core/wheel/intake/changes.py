@@ -65,13 +65,13 @@ class Changes:
                 return await self._carry_out(change_message(moment, subject, item, target.record))
 
     async def change_scheduled(
-        self, subject: Subject, sid: int, new_due: int | None
+        self, subject: Subject, schedule_id: int, new_due: int | None
     ) -> CancelItem | None:
         """Cancel or move the message with a schedule id, durably; None: there is none."""
         async with self._lock:
-            frame = self._recent_frame(subject, sid)
-            found = await search_in_thread(self._finder.scheduled, subject.id, sid, frame)
-            if found is None or sid in self._schedule.finished.struck_recently():
+            frame = self._recent_frame(subject, schedule_id)
+            found = await search_in_thread(self._finder.scheduled, subject.id, schedule_id, frame)
+            if found is None or schedule_id in self._schedule.finished.struck_recently():
                 return None
             due, delay_id, record = found
             holder = None
@@ -79,8 +79,8 @@ class Changes:
                 holder = (await self._lookup.find(subject, delay_id, False)).named
             check_alive(subject)
             moment = self._moment()
-            item = decide_unnamed(moment, sid, due, new_due)
-            if holder is not None and holder.sid == sid:
+            item = decide_unnamed(moment, schedule_id, due, new_due)
+            if holder is not None and holder.schedule_id == schedule_id:
                 item = item._replace(delay_id=delay_id)
             return await self._carry_out(change_message(moment, subject, item, record))
 
@@ -93,12 +93,12 @@ class Changes:
     def _moment(self) -> Moment:
         return Moment(self._schedule, self._now_ms(), self._options)
 
-    def _recent_frame(self, subject: Subject, sid: int) -> tuple[int, int] | None:
+    def _recent_frame(self, subject: Subject, schedule_id: int) -> tuple[int, int] | None:
         """Position and length of the frame of this subject that holds a schedule id, if no file holds
         it."""
         recent = self._schedule.recent
         frames = range(0, len(recent), FRAME)
-        i = bisect_right(frames, sid, key=lambda at: recent[at]) - 1
+        i = bisect_right(frames, schedule_id, key=lambda at: recent[at]) - 1
         if i < 0 or recent[frames[i] + 2] != subject.id:
             return None
         return recent[frames[i]], recent[frames[i] + 1]

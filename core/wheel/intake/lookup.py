@@ -84,6 +84,6 @@ class Lookup:
             named = found or self._finder.name(subject_id, delay_id)
             record = None
             if moves[delay_id] and named is not None and named.status in WAITING:
-                record = self._finder.record(subject_id, named.sid, named.due, filled)
+                record = self._finder.record(subject_id, named.schedule_id, named.due, filled)
             targets[delay_id] = Target(named, record)
         return targets

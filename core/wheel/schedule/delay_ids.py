@@ -46,7 +46,7 @@ class DelayIds:
         if item.outcome == MOVED and named is not None:
             self.names[key] = named._replace(status=MOVED)
         elif item.outcome != DELIVERED or named is None:
-            self.names[key] = Named(item.sid, item.due, item.outcome)
+            self.names[key] = Named(item.schedule_id, item.due, item.outcome)
 
     def _remember(self, key: NameKey, remembered: Remembered) -> None:
         self.remembered[key] = remembered

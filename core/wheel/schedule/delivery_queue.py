@@ -123,9 +123,9 @@ class DeliveryQueue:
             self._taken_back = self._wheel.taken_back
             self._entries = self._wheel.still(self._entries)
             self._retries.keep(self._wheel.still)
-            sids = {entry.sid for entry in self._entries}
-            for sid in self._records.keys() - sids:
-                self._held -= _size(self._records.pop(sid))
+            schedule_ids = {entry.schedule_id for entry in self._entries}
+            for schedule_id in self._records.keys() - schedule_ids:
+                self._held -= _size(self._records.pop(schedule_id))
             self._unread = len(self._entries) - len(self._records)
 
     # --- reading --------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class DeliveryQueue:
         records, size = self._records, 0
         wanted: list[Entry] = []
         for entry in self._entries:
-            if entry.sid not in records:
+            if entry.schedule_id not in records:
                 if wanted and (len(wanted) == CHUNK or size > CHUNK_BYTES):
                     break
                 if self._held + size + entry.length > AHEAD_BYTES and not self._make_room(entry):
@@ -159,12 +159,12 @@ class DeliveryQueue:
             if isinstance(record, OSError) and entry.subject_id in subjects:
                 self._retries.add(entry, record, time)
             else:
-                self._retries.discard(entry.sid)
+                self._retries.discard(entry.schedule_id)
                 known = record if isinstance(record, bytes) else str(record)
-                self._records[entry.sid] = known
+                self._records[entry.schedule_id] = known
                 self._held += _size(known)
         self._unread -= len(entries)
-        self._entries = [entry for entry in self._entries if entry.sid not in self._retries]
+        self._entries = [entry for entry in self._entries if entry.schedule_id not in self._retries]
 
     def _make_room(self, entry: Entry) -> bool:
         """Only for the first entry: drop the records of later ones."""
@@ -181,7 +181,7 @@ class DeliveryQueue:
 
     @property
     def first_is_read(self) -> bool:
-        return self._entries[0].sid in self._records
+        return self._entries[0].schedule_id in self._records
 
     def decide(self, now: int, subjects: Mapping[int, Subject]) -> Delivery | None:
         """What is to be written now; None: nothing. It changes nothing."""
@@ -199,8 +199,10 @@ class DeliveryQueue:
                 appends += self._batches(subject, of_subject, now)
                 damaged += self._damaged(subject, of_subject)
         for subject_id in {one.entry.subject_id for one in damaged}:
-            sids = [one.entry.sid for one in damaged if one.entry.subject_id == subject_id]
-            appends.append(Append(subjects[subject_id], pack_schedule_ids(sids), None))
+            schedule_ids = [
+                one.entry.schedule_id for one in damaged if one.entry.subject_id == subject_id
+            ]
+            appends.append(Append(subjects[subject_id], pack_schedule_ids(schedule_ids), None))
         return Delivery(entries, appends, damaged)
 
     def delivered(self, delivery: Delivery) -> None:
@@ -209,7 +211,7 @@ class DeliveryQueue:
         self._schedule.finish_delivery(delivery)
         del self._entries[: len(entries)]
         for entry in entries:
-            self._held -= _size(self._records.pop(entry.sid))
+            self._held -= _size(self._records.pop(entry.schedule_id))
 
     def _deliverable(self, now: int) -> list[Entry]:
         """Entries that are due and read, with nothing in the wheel that comes before them."""
@@ -221,21 +223,21 @@ class DeliveryQueue:
             if bound is not None:
                 del due[bisect_left(due, bound) :]
         for i, entry in enumerate(due):
-            if entry.sid not in self._records or size > CHUNK_BYTES:
+            if entry.schedule_id not in self._records or size > CHUNK_BYTES:
                 return due[:i]
             size += entry.length
         return due
 
     def _batches(self, subject: Subject, entries: list[Entry], now: int) -> list[Append]:
         records = self._records
-        whole = [entry for entry in entries if isinstance(records[entry.sid], bytes)]
-        sids = pack_schedule_ids(entry.sid for entry in whole)
-        contents = cast("list[bytes]", [records[entry.sid] for entry in whole])
+        whole = [entry for entry in entries if isinstance(records[entry.schedule_id], bytes)]
+        schedule_ids = pack_schedule_ids(entry.schedule_id for entry in whole)
+        contents = cast("list[bytes]", [records[entry.schedule_id] for entry in whole])
         append_time, most = subject.config.log_append_time, subject.config.max_message_bytes
         appends, at = [], 0
         for batch, count in build_batches(contents, now, append_time, most):
             end = at + count * SCHEDULE_ID.size
-            appends.append(Append(subject, sids[at:end], batch))
+            appends.append(Append(subject, schedule_ids[at:end], batch))
             at = end
         return appends
 
@@ -243,7 +245,7 @@ class DeliveryQueue:
         return [
             Damaged(entry, subject.name, reason)
             for entry in entries
-            if isinstance(reason := self._records[entry.sid], str)
+            if isinstance(reason := self._records[entry.schedule_id], str)
         ]
 
 

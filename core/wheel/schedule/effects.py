@@ -34,7 +34,7 @@ class Append(NamedTuple):
     """One batch of a delivery."""
 
     subject: Subject
-    sids: bytes
+    schedule_ids: bytes
     """The schedule ids of its messages, packed."""
     batch: bytearray | None
     """None: these messages are damaged. They are written off, and nothing is delivered for them."""

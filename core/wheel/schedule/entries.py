@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     """An unpacked entry. Entries sort by due time, then by schedule id: the order of delivery."""
 
     due: int
-    sid: int
+    schedule_id: int
     offset: int
     """Where the record lies in its schedule file; 0 for the log, where it lies at its schedule id."""
     length: int
@@ -88,8 +88,8 @@ class Run:
         self.at = end
         new, source, mask = tuple.__new__, self.source, LENGTH
         return [
-            new(Entry, (due, sid, offset, length & mask, subject, source))
-            for due, sid, offset, length, subject in ENTRY.iter_unpack(data)
+            new(Entry, (due, schedule_id, offset, length & mask, subject, source))
+            for due, schedule_id, offset, length, subject in ENTRY.iter_unpack(data)
         ]
 
 

@@ -40,37 +40,39 @@ class Finished:
         self._meanwhile: dict[int, Tombstone | None] = {}
         """Delivered while the fill under way takes them along; with a tombstone if W does not cover it."""
 
-    def withdrawn(self, subject_id: int, sid: int, due: int) -> None:
+    def withdrawn(self, subject_id: int, schedule_id: int, due: int) -> None:
         """A message was cancelled or moved; `due` is the time that it is filed under."""
-        if sid >= self._taken_along:
-            self.gone.add(sid)
-        elif sid in self.done:
-            self.done.discard(sid)
+        if schedule_id >= self._taken_along:
+            self.gone.add(schedule_id)
+        elif schedule_id in self.done:
+            self.done.discard(schedule_id)
         else:
-            refiled = self._refiled.pop(sid, None)
+            refiled = self._refiled.pop(schedule_id, None)
             filed_due = due if refiled is None else refiled.filed
-            self.tombstones.append(Tombstone(filed_due, sid, subject_id))
+            self.tombstones.append(Tombstone(filed_due, schedule_id, subject_id))
 
     def delivered(
         self,
         subject_id: int,
-        sids: Iterable[int],
+        schedule_ids: Iterable[int],
         replaying: bool,
         at_hand: Callable[[int], Entry | None] | None,
     ) -> None:
         """Messages were delivered. `at_hand`: their entries, while W stays where it is; None: W covers
         them."""
         taken_along = self._taken_along
-        for sid in sids:
-            if sid >= taken_along:
-                self.gone.add(sid)
-            elif sid >= self.filled:
-                self._meanwhile[sid] = _tombstone(subject_id, sid, at_hand)
+        for schedule_id in schedule_ids:
+            if schedule_id >= taken_along:
+                self.gone.add(schedule_id)
+            elif schedule_id >= self.filled:
+                self._meanwhile[schedule_id] = _tombstone(subject_id, schedule_id, at_hand)
             elif replaying:
-                self.done.add(sid)
-            elif self._refiled and sid in self._refiled:
-                self.tombstones.append(Tombstone(self._refiled.pop(sid).filed, sid, subject_id))
-            elif (dead := _tombstone(subject_id, sid, at_hand)) is not None:
+                self.done.add(schedule_id)
+            elif self._refiled and schedule_id in self._refiled:
+                self.tombstones.append(
+                    Tombstone(self._refiled.pop(schedule_id).filed, schedule_id, subject_id)
+                )
+            elif (dead := _tombstone(subject_id, schedule_id, at_hand)) is not None:
                 self.tombstones.append(dead)
 
     @property
@@ -78,14 +80,14 @@ class Finished:
         """Up to this position messages are in files, or in the fill under way."""
         return self._filling.end if self._filling is not None else self.filled
 
-    def has_left(self, sid: int) -> bool:
+    def has_left(self, schedule_id: int) -> bool:
         """Whether a message that is not in a file yet is finished."""
         filling = self._filling.gone if self._filling is not None else ()
-        return sid in self.gone or sid in self._meanwhile or sid in filling
+        return schedule_id in self.gone or schedule_id in self._meanwhile or schedule_id in filling
 
-    def due_of(self, sid: int, filed: int) -> int:
+    def due_of(self, schedule_id: int, filed: int) -> int:
         """When a message is due that is filed under some time."""
-        refiled = self._refiled.get(sid)
+        refiled = self._refiled.get(schedule_id)
         return filed if refiled is None else refiled.due
 
     # --- fills ---------------------------------------------------------------------------------
@@ -100,14 +102,16 @@ class Finished:
         assert fill is self._filling
         self._filling = None
         self.filled = fill.end
-        for sid, refiled in fill.refiled.items():
-            if sid in self._meanwhile:
-                self._meanwhile[sid] = Tombstone(refiled.filed, sid, refiled.subject_id)
+        for schedule_id, refiled in fill.refiled.items():
+            if schedule_id in self._meanwhile:
+                self._meanwhile[schedule_id] = Tombstone(
+                    refiled.filed, schedule_id, refiled.subject_id
+                )
             else:
-                self._refiled[sid] = refiled
+                self._refiled[schedule_id] = refiled
         for i, dead in enumerate(self.tombstones if fill.refiled else ()):
-            if dead.sid in fill.refiled:  # it was cancelled meanwhile
-                self.tombstones[i] = dead._replace(due=self._refiled.pop(dead.sid).filed)
+            if dead.schedule_id in fill.refiled:  # it was cancelled meanwhile
+                self.tombstones[i] = dead._replace(due=self._refiled.pop(dead.schedule_id).filed)
         self.tombstones += [dead for dead in self._meanwhile.values() if dead is not None]
         self._meanwhile = {}
 
@@ -117,9 +121,9 @@ class Finished:
         self._filling = None
         self.gone |= fill.gone | self._meanwhile.keys()
         self._meanwhile = {}
-        late = [dead for dead in self.tombstones if dead.sid >= fill.start]
-        self.gone.update(dead.sid for dead in late)
-        filed = [dead for dead in self.tombstones if dead.sid < fill.start]
+        late = [dead for dead in self.tombstones if dead.schedule_id >= fill.start]
+        self.gone.update(dead.schedule_id for dead in late)
+        filed = [dead for dead in self.tombstones if dead.schedule_id < fill.start]
         self.tombstones = fill.tombstones + filed
 
     # --- loads ---------------------------------------------------------------------------------
@@ -130,20 +134,27 @@ class Finished:
         """Those entries of a schedule file that have yet to be delivered, and belong to the load that began
         when the log ended at `mark`. Entries in `done` get their tombstones."""
         done, kept = self.done, []
-        refiled = {sid for sid in self._refiled if sid >= live_from}  # the wheel has them
+        refiled = {
+            schedule_id for schedule_id in self._refiled if schedule_id >= live_from
+        }  # the wheel has them
         for entry in entries:
-            due, sid = entry[0], entry[1]
-            if sid in done:
-                done.discard(sid)
-                if (due, sid) > until:
-                    self.tombstones.append(Tombstone(due, sid, entry[4]))
-            elif (due, sid) > until and sid < mark and sid not in struck and sid not in refiled:
+            due, schedule_id = entry[0], entry[1]
+            if schedule_id in done:
+                done.discard(schedule_id)
+                if (due, schedule_id) > until:
+                    self.tombstones.append(Tombstone(due, schedule_id, entry[4]))
+            elif (
+                (due, schedule_id) > until
+                and schedule_id < mark
+                and schedule_id not in struck
+                and schedule_id not in refiled
+            ):
                 kept.append(entry)
         return kept
 
-    def note_refiled(self, sid: int, refiled: Refiled) -> None:
+    def note_refiled(self, schedule_id: int, refiled: Refiled) -> None:
         """A load found a message that is filed under another time than it is due at."""
-        self._refiled[sid] = refiled
+        self._refiled[schedule_id] = refiled
 
     def loaded_until(self, due: int) -> None:
         """All that is due before is loaded: what is still in `done` is in no file, it was merged away."""
@@ -152,11 +163,11 @@ class Finished:
 
     def struck_recently(self) -> set[int]:
         """The schedule ids that tombstones since the last fill take out."""
-        return {dead.sid for dead in self.tombstones}
+        return {dead.schedule_id for dead in self.tombstones}
 
 
 def _tombstone(
-    subject_id: int, sid: int, at_hand: Callable[[int], Entry | None] | None
+    subject_id: int, schedule_id: int, at_hand: Callable[[int], Entry | None] | None
 ) -> Tombstone | None:
-    entry = at_hand(sid) if at_hand is not None else None
-    return None if entry is None else Tombstone(entry.due, sid, subject_id)
+    entry = at_hand(schedule_id) if at_hand is not None else None
+    return None if entry is None else Tombstone(entry.due, schedule_id, subject_id)

@@ -25,7 +25,7 @@ class Unfiled(NamedTuple):
     """A parked message that no schedule file holds yet."""
 
     due: int
-    sid: int
+    schedule_id: int
     length: int
     subject_id: int
     named: bool
@@ -51,7 +51,7 @@ class Remembered(NamedTuple):
 class Named(NamedTuple):
     """The message that a delay id names."""
 
-    sid: int
+    schedule_id: int
     due: int
     status: int
     """PENDING, or the outcome of a cancel."""

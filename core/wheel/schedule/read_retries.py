@@ -2,8 +2,8 @@
 
 An error of the machine (EIO, no file descriptors, no memory) does not mean that the message is damaged, and
 must not hold up other messages. So its entry leaves the delivery queue and comes back after a second, then
-two, then four, up to a minute. In the wheel it stays at hand, so it can be cancelled meanwhile. `sids` is
-the schedule's set `held_back`: while it is not empty, W does not move (schedule.py).
+two, then four, up to a minute. In the wheel it stays at hand, so it can be cancelled meanwhile.
+`schedule_ids` is the schedule's set `held_back`: while it is not empty, W does not move (schedule.py).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class _Retry:
 
 
 class ReadRetries:
-    def __init__(self, sids: set[int]) -> None:
-        self._sids = sids
+    def __init__(self, schedule_ids: set[int]) -> None:
+        self._schedule_ids = schedule_ids
         self._retries: dict[int, _Retry] = {}
         self._complaints = Complaints(logging.getLogger("kumquat.delay"))
 
     def __len__(self) -> int:
         return sum(retry.waits for retry in self._retries.values())
 
-    def __contains__(self, sid: int) -> bool:
-        retry = self._retries.get(sid)
+    def __contains__(self, schedule_id: int) -> bool:
+        retry = self._retries.get(schedule_id)
         return retry is not None and retry.waits
 
     @property
@@ -49,14 +49,14 @@ class ReadRetries:
         return None
 
     def add(self, entry: Entry, error: OSError, now: float) -> None:
-        before = self._retries.get(entry.sid)
+        before = self._retries.get(entry.schedule_id)
         pause = FIRST_PAUSE if before is None else min(LONGEST_PAUSE, 2 * before.pause)
-        self._retries[entry.sid] = _Retry(entry, error, pause, now + pause, True)
-        self._sids.add(entry.sid)
+        self._retries[entry.schedule_id] = _Retry(entry, error, pause, now + pause, True)
+        self._schedule_ids.add(entry.schedule_id)
         self._complaints.error(
             entry.source,
             f"a message that is due cannot be read at the moment, it is tried again until it can be: "
-            f"schedule id {entry.sid}, due at {entry.due}: {error}",
+            f"schedule id {entry.schedule_id}, due at {entry.due}: {error}",
         )
 
     def due_again(self, now: float) -> list[Entry]:
@@ -66,13 +66,15 @@ class ReadRetries:
             retry.waits = False
         return [retry.entry for retry in again]
 
-    def discard(self, sid: int) -> None:
+    def discard(self, schedule_id: int) -> None:
         """Its record is read."""
-        if self._retries.pop(sid, None) is not None:
-            self._sids.discard(sid)
+        if self._retries.pop(schedule_id, None) is not None:
+            self._schedule_ids.discard(schedule_id)
 
     def keep(self, still: Callable[[list[Entry]], list[Entry]]) -> None:
         """Forget the entries that were cancelled."""
-        kept = {entry.sid for entry in still([retry.entry for retry in self._retries.values()])}
-        for sid in self._retries.keys() - kept:
-            self.discard(sid)
+        kept = {
+            entry.schedule_id for entry in still([retry.entry for retry in self._retries.values()])
+        }
+        for schedule_id in self._retries.keys() - kept:
+            self.discard(schedule_id)

@@ -152,8 +152,8 @@ class Schedule:
             self._parked(subject_id, position, payload)
         elif kind == CANCEL:
             for item in cancels_of(payload):
-                if item.outcome in (CANCELLED, MOVED) and item.sid >= 0:
-                    self._withdrawn(subject_id, item.sid, item.due, item.outcome)
+                if item.outcome in (CANCELLED, MOVED) and item.schedule_id >= 0:
+                    self._withdrawn(subject_id, item.schedule_id, item.due, item.outcome)
                 if len(item.delay_id) > LONGEST_ID:
                     _ignore_id(subject_id, position, item.delay_id, "the cancel is not remembered")
                 elif item.delay_id:
@@ -209,34 +209,42 @@ class Schedule:
         self.pending[subject_id] = self.pending.get(subject_id, 0) + count
         self.counters.scheduled += count
 
-    def _withdrawn(self, subject_id: int, sid: int, due: int, outcome: int) -> None:
+    def _withdrawn(self, subject_id: int, schedule_id: int, due: int, outcome: int) -> None:
         """A message was cancelled or moved."""
-        if self._replaying and sid < self.filled and (due, sid) <= self.delivered_until:
+        if (
+            self._replaying
+            and schedule_id < self.filled
+            and (due, schedule_id) <= self.delivered_until
+        ):
             # It was pending although W had passed it, so the last fill filed it under W + 1 ms. The cancel
             # came while that fill was under way, and has the due time of before.
             due = self.delivered_until[0] + 1
-        self.wheel.cancel(sid, self.due_of(sid, due))
-        self.finished.withdrawn(subject_id, sid, due)
-        self._count_down(subject_id, self._counted([sid]))
+        self.wheel.cancel(schedule_id, self.due_of(schedule_id, due))
+        self.finished.withdrawn(subject_id, schedule_id, due)
+        self._count_down(subject_id, self._counted([schedule_id]))
         if outcome == MOVED:
             self.counters.moved += 1
             self.counters.scheduled -= 1
         else:
             self.counters.cancelled += 1
 
-    def _delivered(self, subject_id: int, sids: list[int]) -> None:
+    def _delivered(self, subject_id: int, schedule_ids: list[int]) -> None:
         at_hand = self.wheel.at_hand if self.w_stays else None
-        self.finished.delivered(subject_id, sids, self._replaying, at_hand)
-        self._count_down(subject_id, self._counted(sids))
-        self.counters.delivered += len(sids)
+        self.finished.delivered(subject_id, schedule_ids, self._replaying, at_hand)
+        self._count_down(subject_id, self._counted(schedule_ids))
+        self.counters.delivered += len(schedule_ids)
 
-    def _counted(self, sids: list[int]) -> int:
+    def _counted(self, schedule_ids: list[int]) -> int:
         """How many of these `pending` has counted."""
         if not self._unknown:
-            return len(sids)
-        unknown = {sid for sid in sids if any(sid in frame for frame in self._unknown)}
+            return len(schedule_ids)
+        unknown = {
+            schedule_id
+            for schedule_id in schedule_ids
+            if any(schedule_id in frame for frame in self._unknown)
+        }
         self._uncounted |= unknown
-        return len(sids) - len(unknown)
+        return len(schedule_ids) - len(unknown)
 
     def _count_down(self, subject_id: int, by: int) -> None:
         left = self.pending.get(subject_id, 0) - by
@@ -249,7 +257,7 @@ class Schedule:
 
     def finish_delivery(self, delivery: Delivery) -> None:
         """A delivery is written, and its frames are applied."""
-        self.wheel.delivered([entry.sid for entry in delivery.entries])
+        self.wheel.delivered([entry.schedule_id for entry in delivery.entries])
         self.passed(delivery.entries[-1][:2])
         self.counters.delivered -= len(delivery.damaged)
         self.counters.damaged += len(delivery.damaged)
@@ -264,20 +272,20 @@ class Schedule:
         """Whether something is left behind that comes before what is delivered now."""
         return self.unloaded or bool(self.held_back)
 
-    def is_pending(self, sid: int, due: int) -> bool:
+    def is_pending(self, schedule_id: int, due: int) -> bool:
         """Whether a message with a delay id, not known to be cancelled, has yet to be delivered.
         StorageError: it cannot be known, since not all could be loaded."""
-        if sid >= self.filled:
-            return not self.finished.has_left(sid)
+        if schedule_id >= self.filled:
+            return not self.finished.has_left(schedule_id)
         if due < self.loaded_until:
-            holds = self.wheel.holds(sid)
-            if self.unloaded and not holds and (due, sid) > self.delivered_until:
+            holds = self.wheel.holds(schedule_id)
+            if self.unloaded and not holds and (due, schedule_id) > self.delivered_until:
                 raise StorageError(
                     f"a schedule file cannot be read at the moment: whether the message with schedule id "
-                    f"{sid} is still pending is not known; try again"
+                    f"{schedule_id} is still pending is not known; try again"
                 )
             return holds
-        return (due, sid) > self.delivered_until and sid not in self.finished.done
+        return (due, schedule_id) > self.delivered_until and schedule_id not in self.finished.done
 
     def settled_until(self, now: int) -> int:
         """Every entry of a file with an earlier due time is finished, as far as is written. It moves on
@@ -292,7 +300,7 @@ class Schedule:
         since the due time of each is known."""
         self.passed(delivered_until)
         self.finished.tombstones += finished
-        self.finished.done -= {tombstone.sid for tombstone in finished}
+        self.finished.done -= {tombstone.schedule_id for tombstone in finished}
 
     # --- delay ids -----------------------------------------------------------------------------
 
@@ -307,9 +315,9 @@ class Schedule:
             )
         return found
 
-    def due_of(self, sid: int, filed: int) -> int:
+    def due_of(self, schedule_id: int, filed: int) -> int:
         """When a message is due that is filed under some time."""
-        return self.finished.due_of(sid, filed)
+        return self.finished.due_of(schedule_id, filed)
 
     # --- fills ---------------------------------------------------------------------------------
 
@@ -342,12 +350,12 @@ class Schedule:
         """The file and the manifest are on disk."""
         self.finished.finish_fill(fill)
         self.ids.finish_fill(fill)
-        for sid, (subject_id, _) in fill.found:
-            if sid not in self._uncounted:
+        for schedule_id, (subject_id, _) in fill.found:
+            if schedule_id not in self._uncounted:
                 self.pending[subject_id] = self.pending.get(subject_id, 0) + 1
         self._unknown, self._uncounted = {}, set()
-        for due, sid, subject_id in fill.lost:
-            if not self.wheel.has(sid, due):  # else it is written off when it is due
+        for due, schedule_id, subject_id in fill.lost:
+            if not self.wheel.has(schedule_id, due):  # else it is written off when it is due
                 self._count_down(subject_id, 1)
                 self.counters.damaged += 1
 
@@ -403,20 +411,24 @@ class Schedule:
     ) -> Iterator[Packed]:
         """Entries of a file with the due times that their records have."""
         for entry in entries:
-            filed, sid, offset, length, subject_id = entry
-            due = dues.get(sid)
+            filed, schedule_id, offset, length, subject_id = entry
+            due = dues.get(schedule_id)
             if due is None:
                 yield entry
             else:
-                self.finished.note_refiled(sid, Refiled(filed, due, subject_id))
-                yield due, sid, offset, length, subject_id
+                self.finished.note_refiled(schedule_id, Refiled(filed, due, subject_id))
+                yield due, schedule_id, offset, length, subject_id
 
     def admit_unfiled(self, heads: Iterable[Unfiled], due_from: int, until: int) -> None:
         """Put messages into the wheel that no file holds yet and that are not there, if they are due in
         [due_from, until)."""
-        for due, sid, length, subject_id, named in heads:
-            if due_from <= due < until and sid not in self.finished.gone and sid >= self.filled:
-                self.wheel.add(due, sid, length, subject_id, named)
+        for due, schedule_id, length, subject_id, named in heads:
+            if (
+                due_from <= due < until
+                and schedule_id not in self.finished.gone
+                and schedule_id >= self.filled
+            ):
+                self.wheel.add(due, schedule_id, length, subject_id, named)
 
     def finish_load(self) -> None:
         self.loaded_until = self.border

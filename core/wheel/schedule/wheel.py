@@ -61,17 +61,17 @@ class Wheel:
 
     # --- adding --------------------------------------------------------------------------------
 
-    def add(self, due: int, sid: int, length: int, subject_id: int, named: bool) -> None:
+    def add(self, due: int, schedule_id: int, length: int, subject_id: int, named: bool) -> None:
         """Add an entry whose record lies in the log."""
         notch = self._notches.get(due // NOTCH_MS) or self._new_notch(due // NOTCH_MS)
         if named:
-            self._named.add(sid)
+            self._named.add(schedule_id)
             length |= NAMED
-        notch.log += ENTRY.pack(due, sid, 0, length, subject_id)
+        notch.log += ENTRY.pack(due, schedule_id, 0, length, subject_id)
         if due < notch.low:
             notch.low = due
-        if sid < notch.floor:
-            notch.floor = sid
+        if schedule_id < notch.floor:
+            notch.floor = schedule_id
         self.count += 1
 
     def add_table(self, file_number: int, table: bytes) -> None:
@@ -91,8 +91,8 @@ class Wheel:
             at = end
         lengths = column("I", table)[6::8]
         if lengths and max(lengths) >= NAMED:
-            sids = words[1::4]
-            self._named.update(sids[i] for i, n in enumerate(lengths) if n >= NAMED)
+            schedule_ids = words[1::4]
+            self._named.update(schedule_ids[i] for i, n in enumerate(lengths) if n >= NAMED)
         self.count += count
 
     def _new_notch(self, number: int) -> Notch:
@@ -144,7 +144,7 @@ class Wheel:
             if not ends:
                 break
             entries = self._merge(ends, most)
-        self._at_hand.update((entry.sid, entry) for entry in entries)
+        self._at_hand.update((entry.schedule_id, entry) for entry in entries)
         self._runs = [run for run in self._runs if run.at < run.count]
         for run in self._runs:
             (run.low,) = DUE.unpack_from(run.data, run.at * ENTRY_SIZE)
@@ -169,9 +169,9 @@ class Wheel:
             entries += run.take(end)
         entries.sort()
         if self._cancelled:
-            skipped = self._cancelled.intersection(entry.sid for entry in entries)
+            skipped = self._cancelled.intersection(entry.schedule_id for entry in entries)
             self._cancelled -= skipped
-            entries = [entry for entry in entries if entry.sid not in skipped]
+            entries = [entry for entry in entries if entry.schedule_id not in skipped]
         return entries
 
     def next_key(self, until: int) -> tuple[int, int] | None:
@@ -182,8 +182,8 @@ class Wheel:
         key = min((run.key(run.at) for run in self._runs if run.low < until), default=None)
         if key is None:
             return None
-        due, sid = KEY.unpack(key)
-        return due, sid
+        due, schedule_id = KEY.unpack(key)
+        return due, schedule_id
 
     def next_due(self) -> int | None:
         """The earliest due time of what was not given out. It may be that of a cancelled entry."""
@@ -204,47 +204,47 @@ class Wheel:
     def still(self, entries: Iterable[Entry]) -> list[Entry]:
         """Those of the entries that are still at hand: neither delivered, nor cancelled, nor moved."""
         get = self._at_hand.get
-        return [entry for entry in entries if get(entry.sid) is entry]
+        return [entry for entry in entries if get(entry.schedule_id) is entry]
 
-    def at_hand(self, sid: int) -> Entry | None:
+    def at_hand(self, schedule_id: int) -> Entry | None:
         """The entry with this schedule id, if it was given out and is not delivered."""
-        return self._at_hand.get(sid)
+        return self._at_hand.get(schedule_id)
 
-    def delivered(self, sids: Iterable[int]) -> None:
+    def delivered(self, schedule_ids: Iterable[int]) -> None:
         """These entries were at hand, and are now delivered or dropped."""
         at_hand = self._at_hand
-        for sid in sids:
-            if at_hand.pop(sid, None) is not None:
+        for schedule_id in schedule_ids:
+            if at_hand.pop(schedule_id, None) is not None:
                 self.count -= 1
-                self._named.discard(sid)
+                self._named.discard(schedule_id)
 
-    def holds(self, sid: int) -> bool:
+    def holds(self, schedule_id: int) -> bool:
         """Whether this entry is in the wheel or at hand. It must be one with a delay id."""
-        return sid in self._named
+        return schedule_id in self._named
 
-    def has(self, sid: int, due: int) -> bool:
+    def has(self, schedule_id: int, due: int) -> bool:
         """Whether the entry that was added with this due time is in the wheel or at hand. An entry without
         a delay id is searched for."""
-        if sid in self._at_hand or sid in self._named:
+        if schedule_id in self._at_hand or schedule_id in self._named:
             return True
-        return sid not in self._cancelled and self._finds(due, sid)
+        return schedule_id not in self._cancelled and self._finds(due, schedule_id)
 
-    def cancel(self, sid: int, due: int) -> bool:
+    def cancel(self, schedule_id: int, due: int) -> bool:
         """The entry will not be given out; if it is at hand, it will not be delivered. False: it is not
         here. `due` is the time that it was added with: an entry without a delay id is searched for."""
-        if sid in self._at_hand:
-            del self._at_hand[sid]
+        if schedule_id in self._at_hand:
+            del self._at_hand[schedule_id]
             self.taken_back += 1
-        elif self.has(sid, due):
-            self._cancelled.add(sid)
+        elif self.has(schedule_id, due):
+            self._cancelled.add(schedule_id)
         else:
             return False
-        self._named.discard(sid)
+        self._named.discard(schedule_id)
         self.count -= 1
         return True
 
-    def _finds(self, due: int, sid: int) -> bool:
-        key = KEY.pack(due, sid)
+    def _finds(self, due: int, schedule_id: int) -> bool:
+        key = KEY.pack(due, schedule_id)
         places = [run.data[run.at * ENTRY_SIZE :] for run in self._unsorted + self._runs]
         notch = self._notches.get(due // NOTCH_MS)
         if notch is not None:
@@ -260,7 +260,9 @@ class Wheel:
         an entry is in the next place before it leaves the one before."""
         floors = [notch.floor for notch in list(self._notches.values())]
         floors += [run.floor for run in self._unsorted + self._runs if run.source == LOG]
-        floors += [entry.sid for entry in list(self._at_hand.values()) if entry.source == LOG]
+        floors += [
+            entry.schedule_id for entry in list(self._at_hand.values()) if entry.source == LOG
+        ]
         floor = min(floors, default=sys.maxsize)
         return None if floor == sys.maxsize else floor
 

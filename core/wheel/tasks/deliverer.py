@@ -142,7 +142,7 @@ def _report(damaged: Damaged) -> None:
     log.error(
         "a message of %r, scheduled as %d and due at %d, is lost: its record is damaged: %s",
         damaged.subject,
-        damaged.entry.sid,
+        damaged.entry.schedule_id,
         damaged.entry.due,
         damaged.reason,
     )

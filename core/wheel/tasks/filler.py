@@ -112,7 +112,7 @@ class Filler:
             due_from, until = self._unread_frames, self._schedule.loaded_until
             positions = sorted(due_from)
             for head in heads:  # what is due later comes with its window
-                position = positions[bisect_right(positions, head.sid) - 1]
+                position = positions[bisect_right(positions, head.schedule_id) - 1]
                 self._schedule.admit_unfiled([head], due_from[position], until)
             self._unread_frames = {position: due_from[position] for position in failed}
             for error in failed.values():

@@ -191,7 +191,7 @@ class Loader:
         self._report_lost(loaded)
         for source, table in loaded.tables:
             tombstones = schedule.finished.tombstones
-            struck.update(tombstone.sid for tombstone in tombstones[seen:])
+            struck.update(tombstone.schedule_id for tombstone in tombstones[seen:])
             seen = len(tombstones)
             schedule.admit(source, table, struck, mark, loaded.dues)
             admitted += len(table) // ENTRY_SIZE

@@ -36,7 +36,7 @@ async def status(broker: Broker, delay_id: str) -> str:
 
 @pytest.mark.parametrize("delay", [NEAR, FAR], ids=["in the wheel", "beyond it"])
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
-@pytest.mark.parametrize("by", ["header", "id", "sid"])
+@pytest.mark.parametrize("by", ["header", "id", "schedule_id"])
 def test_a_cancelled_message_never_arrives(disk: Disk, delay: int, restart: bool, by: str) -> None:
     async def cancel_it(broker: Broker) -> None:
         subject = broker.subject("s")
@@ -45,11 +45,11 @@ def test_a_cancelled_message_never_arrives(disk: Disk, delay: int, restart: bool
         else:
             page = await broker.delay.list(subject, 0, 1 << 60, None, 10)
             assert [item.delay_id for item in page.items] == ["x", "y"]
-            sid = page.items[0].sid if by == "sid" else None
+            schedule_id = page.items[0].schedule_id if by == "schedule_id" else None
             delay_id = "x" if by == "id" else None
-            shown = await broker.delay.cancel(subject, delay_id=delay_id, sid=sid)
+            shown = await broker.delay.cancel(subject, delay_id=delay_id, schedule_id=schedule_id)
             assert shown.status == "cancelled"
-            again = await broker.delay.cancel(subject, delay_id=delay_id, sid=sid)
+            again = await broker.delay.cancel(subject, delay_id=delay_id, schedule_id=schedule_id)
             assert again.status in ("cancelled", "delivered", "unknown")
         assert await broker.delay.count(subject, 0, 1 << 60) == 1
         assert await broker.delay.count(subject, 1, 1 << 60) == 1
@@ -77,7 +77,7 @@ def test_a_cancelled_message_never_arrives(disk: Disk, delay: int, restart: bool
 
 @pytest.mark.parametrize("begin", [NEAR, FAR], ids=["from the wheel", "from beyond"])
 @pytest.mark.parametrize("end", [NEAR * 2, FAR + HOUR], ids=["to the wheel", "to beyond"])
-@pytest.mark.parametrize("by", ["header", "id", "sid"])
+@pytest.mark.parametrize("by", ["header", "id", "schedule_id"])
 def test_a_moved_message_arrives_once_at_its_new_time(
     disk: Disk, begin: int, end: int, by: str
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_moved_message_arrives_once_at_its_new_time(
                 assert (shown.status, shown.due) == ("moved", new_due)
             else:
                 page = await broker.delay.list(subject, 0, 1 << 60, None, 10)
-                await broker.delay.move(subject, sid=page.items[0].sid, due=new_due)
+                await broker.delay.move(subject, schedule_id=page.items[0].schedule_id, due=new_due)
             assert await status(broker, "x") == "moved"
             statistics = broker.delay.statistics()
             assert (statistics.pending, statistics.moved, statistics.scheduled) == (1, 1, 1)
@@ -222,8 +222,10 @@ def test_what_is_not_there_is_unknown(disk: Disk) -> None:
             await broker.park("s", later(b"one", NEAR, b"x"))
             subject = broker.subject("s")
             assert await status(broker, "nobody") == "unknown"
-            for sid in (0, 1, 10**15):
-                assert (await broker.delay.cancel(subject, sid=sid)).status == "unknown"
+            for schedule_id in (0, 1, 10**15):
+                assert (
+                    await broker.delay.cancel(subject, schedule_id=schedule_id)
+                ).status == "unknown"
             assert (await broker.delay.cancel(subject, delay_id="no")).status == "remembered"
             assert broker.delay.statistics().pending == 1
 

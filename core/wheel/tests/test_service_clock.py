@@ -68,7 +68,7 @@ def test_what_is_parked_when_the_clock_is_back_is_not_late(
     run(story)
 
 
-@pytest.mark.parametrize("by", ["id", "sid", "header"])
+@pytest.mark.parametrize("by", ["id", "schedule_id", "header"])
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
 @pytest.mark.parametrize("move", [False, True], ids=["cancel", "move"])
 def test_what_was_parked_then_can_be_cancelled_and_moved(
@@ -80,8 +80,12 @@ def test_what_was_parked_then_can_be_cancelled_and_moved(
             await broker.park("s", cancel(b"x", new_due if move else None))
             return
         page = await broker.delay.list(subject, 0, 1 << 60, None, 10)
-        sid = next(item.sid for item in page.items if item.delay_id == "x")
-        which = {"delay_id": "x", "sid": None} if by == "id" else {"delay_id": None, "sid": sid}
+        schedule_id = next(item.schedule_id for item in page.items if item.delay_id == "x")
+        which = (
+            {"delay_id": "x", "schedule_id": None}
+            if by == "id"
+            else {"delay_id": None, "schedule_id": schedule_id}
+        )
         if move:
             shown = await broker.delay.move(subject, **which, due=new_due)
         else:

@@ -88,7 +88,11 @@ def dead_subjects(broker: Broker) -> list[str]:
     """All that dead letters were written to."""
     group = broker.coordinator.groups.by_name.get(INTERNAL_GROUP)
     by_id = broker.log.subjects.by_id
-    return [] if group is None else [by_id[sid].name for sid in group.progress if sid in by_id]
+    return (
+        []
+        if group is None
+        else [by_id[subject_id].name for subject_id in group.progress if subject_id in by_id]
+    )
 
 
 def _bad(message: str) -> HttpError:

@@ -87,7 +87,7 @@ async def _subjects(broker: Broker, group: Group) -> list[str]:
         if turn.over:
             await turn.give_way()
     by_id = broker.log.subjects.by_id
-    return [by_id[sid].name for sid in found if sid in by_id]
+    return [by_id[subject_id].name for subject_id in found if subject_id in by_id]
 
 
 async def _page(

@@ -52,8 +52,8 @@ async def _summary(broker: Broker, group: Group, turn: Turn) -> dict[str, Any]:
     modes = {SHARED: 0, EXCLUSIVE: 0}
     sums = dict.fromkeys(SUMS, 0)
     subjects = broker.log.subjects.by_id
-    for sid in list(group.progress):
-        subject, progress = subjects.get(sid), group.progress.get(sid)
+    for subject_id in list(group.progress):
+        subject, progress = subjects.get(subject_id), group.progress.get(subject_id)
         if subject is not None and progress is not None:
             modes[mode(progress)] += 1
             found = standing(progress, subject)

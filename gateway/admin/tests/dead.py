@@ -61,10 +61,10 @@ async def die(
         assert len(got) >= len(messages)
         if reason == REJECTED:
             state = served.broker.coordinator.groups.by_name[group]
-            sid = served.broker.log.subjects.by_name[topic].id
-            slot = state.members[member.id].holds[sid]
+            subject_id = served.broker.log.subjects.by_name[topic].id
+            slot = state.members[member.id].holds[subject_id]
             ranges = [[first, len(messages), 1]]
-            dead = actions.Doom(state.id, sid, slot, ranges, reason, text)
+            dead = actions.Doom(state.id, subject_id, slot, ranges, reason, text)
             await served.broker.coordinator.change([dead])
             await member.commit()
             await member.leave()

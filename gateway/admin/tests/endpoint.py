@@ -70,30 +70,34 @@ class FakeDelay:
         await self._called("list", subject, due_from, due_to, after, limit)
         items = self._within(subject, due_from, due_to)
         if after is not None:
-            items = [item for item in items if (item.due, item.sid) > tuple(after)]
+            items = [item for item in items if (item.due, item.schedule_id) > tuple(after)]
         more = len(items) > limit
         last = items[:limit][-1] if items else None
-        return Page(items[:limit], Cursor(last.due, last.sid) if more and last else None)
+        return Page(items[:limit], Cursor(last.due, last.schedule_id) if more and last else None)
 
     async def show(self, subject: Subject, delay_id: str, *, content: bool = False) -> Shown:
         await self._called("show", subject, delay_id)
         shown = self._find(delay_id, None, "pending")
         return replace(shown, created=EPOCH, key=None, value=b"\xff") if content else shown
 
-    async def cancel(self, subject: Subject, *, delay_id: str | None, sid: int | None) -> Shown:
-        await self._called("cancel", subject, delay_id, sid)
-        return self._find(delay_id, sid, "cancelled")
+    async def cancel(
+        self, subject: Subject, *, delay_id: str | None, schedule_id: int | None
+    ) -> Shown:
+        await self._called("cancel", subject, delay_id, schedule_id)
+        return self._find(delay_id, schedule_id, "cancelled")
 
     async def move(
-        self, subject: Subject, *, delay_id: str | None, sid: int | None, due: int
+        self, subject: Subject, *, delay_id: str | None, schedule_id: int | None, due: int
     ) -> Shown:
-        await self._called("move", subject, delay_id, sid, due)
-        return self._find(delay_id, sid, "moved")
+        await self._called("move", subject, delay_id, schedule_id, due)
+        return self._find(delay_id, schedule_id, "moved")
 
-    def _find(self, delay_id: str | None, sid: int | None, status: str) -> Shown:
+    def _find(self, delay_id: str | None, schedule_id: int | None, status: str) -> Shown:
         for item in self.items:
-            if sid == item.sid or (delay_id is not None and delay_id == item.delay_id):
-                return Shown(status, item.due, item.sid)
+            if schedule_id == item.schedule_id or (
+                delay_id is not None and delay_id == item.delay_id
+            ):
+                return Shown(status, item.due, item.schedule_id)
         late = delay_id == "late"
         return Shown("delivered" if late else "unknown", EPOCH if late else -1, 7 if late else -1)
 

@@ -45,10 +45,10 @@ def test_pages_of_a_list_give_everything_once() -> None:
             found += answer["items"]
             after = f"&after={answer['next']}"
         assert after == "&after=None"
-        assert [item["sid"] for item in found] == [100, 200, 300, 400, 500]
+        assert [item["schedule_id"] for item in found] == [100, 200, 300, 400, 500]
         assert found[1] == {
             "subject": "orders",
-            "sid": 200,
+            "schedule_id": 200,
             "id": "id-2",
             "due": EPOCH + 2000,
             "created": EPOCH,
@@ -114,22 +114,22 @@ def test_a_bad_argument_is_named_with_what_is_allowed(target: str, said: str) ->
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"subject": "orders"}, "give either id or sid"),
-        ({"subject": "orders", "id": "a", "sid": 1}, "give either id or sid"),
+        ({"subject": "orders"}, "give either id or schedule_id"),
+        ({"subject": "orders", "id": "a", "schedule_id": 1}, "give either id or schedule_id"),
         ({"subject": "orders", "id": 5}, "id must be a text"),
-        ({"subject": "orders", "sid": True}, "sid must be a whole number"),
-        ({"subject": "orders", "sid": 1.5}, "sid must be a whole number"),
-        ({"subject": "orders", "sid": -1}, "sid must be a whole number"),
-        ({"subject": ["orders"], "sid": 1}, "subject must be a text"),
-        ({"subject": "orders", "sid": 1}, "due is missing"),
-        ({"subject": "orders", "sid": 1, "due": "soon"}, "due must be a time"),
-        ({"subject": "orders", "sid": 1, "due": 2027}, "due must be a time"),
-        ({"subject": "orders", "sid": 1, "due": EPOCH // 1000}, "due must be a time"),
-        ({"subject": "orders", "sid": 1, "due": -1}, "due must be a time"),
-        ({"subject": "orders", "sid": 1, "due": 1.7e12}, "due must be a time"),
-        ({"subject": "orders", "sid": 1, "due": True}, "due must be a time"),
-        ({"subject": "orders", "sid": 1, "due": 2**63}, "due must be a time"),
-        ({"subject": "orders", "sid": 1, "due": {}}, "due must be a time"),
+        ({"subject": "orders", "schedule_id": True}, "schedule_id must be a whole number"),
+        ({"subject": "orders", "schedule_id": 1.5}, "schedule_id must be a whole number"),
+        ({"subject": "orders", "schedule_id": -1}, "schedule_id must be a whole number"),
+        ({"subject": ["orders"], "schedule_id": 1}, "subject must be a text"),
+        ({"subject": "orders", "schedule_id": 1}, "due is missing"),
+        ({"subject": "orders", "schedule_id": 1, "due": "soon"}, "due must be a time"),
+        ({"subject": "orders", "schedule_id": 1, "due": 2027}, "due must be a time"),
+        ({"subject": "orders", "schedule_id": 1, "due": EPOCH // 1000}, "due must be a time"),
+        ({"subject": "orders", "schedule_id": 1, "due": -1}, "due must be a time"),
+        ({"subject": "orders", "schedule_id": 1, "due": 1.7e12}, "due must be a time"),
+        ({"subject": "orders", "schedule_id": 1, "due": True}, "due must be a time"),
+        ({"subject": "orders", "schedule_id": 1, "due": 2**63}, "due must be a time"),
+        ({"subject": "orders", "schedule_id": 1, "due": {}}, "due must be a time"),
     ],
 )
 def test_a_bad_value_in_a_body_is_named_and_nothing_is_moved(
@@ -163,11 +163,13 @@ def test_what_became_of_a_message_is_in_status_and_answer() -> None:
         status, answer = await endpoint.get("/delay/show?subject=orders&id=id-2")
         assert (status, answer["status"], answer["due"]) == (200, "pending", EPOCH + 2000)
         status, answer = await endpoint.post("/delay/cancel", subject="orders", id="id-2")
-        assert (status, answer["status"], answer["sid"]) == (200, "cancelled", 200)
-        status, answer = await endpoint.post("/delay/cancel", subject="orders", sid=300)
-        assert (status, answer["status"], answer["sid"]) == (200, "cancelled", 300)
+        assert (status, answer["status"], answer["schedule_id"]) == (200, "cancelled", 200)
+        status, answer = await endpoint.post("/delay/cancel", subject="orders", schedule_id=300)
+        assert (status, answer["status"], answer["schedule_id"]) == (200, "cancelled", 300)
         due = "2023-11-14T22:13:29Z"
-        status, answer = await endpoint.post("/delay/move", subject="orders", sid="400", due=due)
+        status, answer = await endpoint.post(
+            "/delay/move", subject="orders", schedule_id="400", due=due
+        )
         assert (status, answer["status"]) == (200, "moved")
         assert endpoint.delay.calls[-1] == ("move", ORDERS, None, 400, EPOCH + 9000)
 
@@ -177,7 +179,7 @@ def test_what_became_of_a_message_is_in_status_and_answer() -> None:
 def test_what_is_in_a_message_is_shown_when_it_is_asked_for() -> None:
     async def check(endpoint: Endpoint) -> None:
         target = "/delay/show?subject=orders&id=id-2"
-        base = {"subject": "orders", "status": "pending", "sid": 200, "due": EPOCH + 2000}
+        base = {"subject": "orders", "status": "pending", "schedule_id": 200, "due": EPOCH + 2000}
         assert await endpoint.get(target) == (200, base)
         assert await endpoint.get(target + "&value=false") == (200, base)
         content = {"created": EPOCH, "key": None, "value": "/w==", "value_encoding": "base64"}
@@ -194,7 +196,7 @@ def test_too_late_and_never_heard_of_are_no_success() -> None:
         assert (status, answer["status"]) == (409, "delivered")
         status, answer = await endpoint.post("/delay/move", subject="orders", id="late", due=EPOCH)
         assert (status, answer["status"]) == (409, "delivered")
-        status, answer = await endpoint.post("/delay/cancel", subject="orders", sid=12345)
+        status, answer = await endpoint.post("/delay/cancel", subject="orders", schedule_id=12345)
         assert (status, answer["status"]) == (404, "unknown")
         status, answer = await endpoint.get("/delay/show?subject=orders&id=late")
         assert (status, answer["status"]) == (200, "delivered")
@@ -207,7 +209,9 @@ def test_too_late_and_never_heard_of_are_no_success() -> None:
 def test_a_refusal_of_the_service_is_passed_on() -> None:
     async def check(endpoint: Endpoint) -> None:
         endpoint.delay.error = InvalidRecord("due is beyond delay.max.ms")
-        status, answer = await endpoint.post("/delay/move", subject="orders", sid=1, due=10**18)
+        status, answer = await endpoint.post(
+            "/delay/move", subject="orders", schedule_id=1, due=10**18
+        )
         assert (status, answer["error"]) == (400, "INVALID_RECORD")
         assert answer["message"] == "due is beyond delay.max.ms"
 

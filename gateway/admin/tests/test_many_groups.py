@@ -39,11 +39,11 @@ async def turns_of_others(broker: Any, path: str, **values: object) -> tuple[int
 def test_others_have_no_turn_while_many_groups_are_listed(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         await served.create("t")
-        sid = served.broker.log.subjects.by_name["t"].id
+        subject_id = served.broker.log.subjects.by_name["t"].id
         change = served.broker.coordinator.change
         for number in range(1, GROUPS + 1):
             made = actions.Group(number, f"g{number:06}")
-            served.broker.sharing.append([made, actions.Commit(number, sid, 0, -1, "")])
+            served.broker.sharing.append([made, actions.Commit(number, subject_id, 0, -1, "")])
             if number % 1000 == 0:
                 await change([])
         turns, answer = await turns_of_others(served.broker, "/groups", limit=1000)
@@ -62,7 +62,9 @@ def test_others_have_no_turn_while_a_large_group_is_described(tmp_path: Path) ->
         for number in range(SUBJECTS):
             await served.create(f"t{number:06}")
         ids = [subject.id for subject in served.broker.log.subjects.by_id.values()]
-        await served.broker.coordinator.change([actions.Commit(1, sid, 0, -1, "") for sid in ids])
+        await served.broker.coordinator.change(
+            [actions.Commit(1, subject_id, 0, -1, "") for subject_id in ids]
+        )
         turns, answer = await turns_of_others(
             served.broker, "/groups/describe", group="g", limit=1000
         )

@@ -95,7 +95,7 @@ def test_what_was_asked_and_done_is_exit_code_0(at_terminal: AtTerminal) -> None
             (["show", *subject, "--id", "id-2"], "pending"),
             (["show", *subject, "--id", "id-2", "--value"], "pending"),
             (["cancel", *subject, "--id", "id-2"], "cancelled"),
-            (["cancel", *subject, "--sid", "300"], "cancelled"),
+            (["cancel", *subject, "--schedule-id", "300"], "cancelled"),
             (["move", *subject, "--id", "id-4", "--due", "2030-01-01"], "moved"),
         ):
             code, out, err = await terminal.run(*command)
@@ -118,7 +118,7 @@ def test_what_could_not_be_done_is_exit_code_1(at_terminal: AtTerminal) -> None:
         for wrong, said in (
             (["count", "--subject", "nowhere"], "there is no subject 'nowhere'"),
             (["count", "--from", "soon"], "from must be a time"),
-            (["cancel", "--subject", "orders"], "give either id or sid"),
+            (["cancel", "--subject", "orders"], "give either id or schedule_id"),
         ):
             code, out, err = await terminal.run(*wrong)
             assert (code, out, err.count("\n")) == (1, "", 1)

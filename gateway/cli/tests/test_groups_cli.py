@@ -254,13 +254,13 @@ def test_reset_of_a_share_group_makes_it_read_in_order(tmp_path: Path, capsys: C
     async def check(served: Served) -> None:
         await served.create("t")
         await fill(served, "t", 20)
-        sid = served.broker.log.subjects.by_name["t"].id
+        subject_id = served.broker.log.subjects.by_name["t"].id
         await served.broker.coordinator.change(
             [
                 actions.Group(1, "g"),
                 actions.Emptied(1, SHARE, SHARE, 1),
-                actions.Share(1, sid, 12),
-                actions.Retry(1, sid, 0, [[14, 2, 2, 1 << 50]]),
+                actions.Share(1, subject_id, 12),
+                actions.Retry(1, subject_id, 0, [[14, 2, 2, 1 << 50]]),
             ]
         )
         async with operator(served, capsys) as run:

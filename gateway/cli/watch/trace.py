@@ -94,7 +94,9 @@ def _notes(answer: Mapping[str, Any]) -> Iterator[str]:
 
 def _head(answer: Mapping[str, Any]) -> Iterator[str]:
     if "offset" not in answer:
-        yield plain(f"{answer['subject']}, message for later {answer['delay_id'] or answer['sid']}")
+        yield plain(
+            f"{answer['subject']}, message for later {answer['delay_id'] or answer['schedule_id']}"
+        )
         if delay := answer.get("delay"):
             due = delay.get("due")
             when = f", due {time_or_dash(due)}" if due and due > 0 else ""

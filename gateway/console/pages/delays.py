@@ -46,15 +46,17 @@ async def show(visit: Visit) -> Response:
 
 
 async def cancel(visit: Visit) -> Response:
-    subject, sid = required(visit.form, "subject"), required(visit.form, "sid")
-    await ask(visit.broker, "POST", "/delay/cancel", subject=subject, sid=sid)
-    said = f"Message {sid} of {subject} is cancelled: it is never delivered."
+    subject, schedule_id = required(visit.form, "subject"), required(visit.form, "schedule_id")
+    await ask(visit.broker, "POST", "/delay/cancel", subject=subject, schedule_id=schedule_id)
+    said = f"Message {schedule_id} of {subject} is cancelled: it is never delivered."
     return visit.go(HERE, said, subject=visit.form.get("back"))
 
 
 async def move(visit: Visit) -> Response:
-    subject, sid = required(visit.form, "subject"), required(visit.form, "sid")
+    subject, schedule_id = required(visit.form, "subject"), required(visit.form, "schedule_id")
     due = required(visit.form, "due")
-    told = await ask(visit.broker, "POST", "/delay/move", subject=subject, sid=sid, due=due)
-    said = f"Message {sid} of {subject} is now due at {show_time(told['due'])}."
+    told = await ask(
+        visit.broker, "POST", "/delay/move", subject=subject, schedule_id=schedule_id, due=due
+    )
+    said = f"Message {schedule_id} of {subject} is now due at {show_time(told['due'])}."
     return visit.go(HERE, said, subject=visit.form.get("back"))

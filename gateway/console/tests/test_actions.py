@@ -53,18 +53,24 @@ def test_a_delayed_message_cannot_be_moved_or_cancelled(tmp_path: Path) -> None:
             )
             assert "delivered after 1h" in said.text
             (item,) = (await delay.list(None, 0, LONG_MAX, None, 10)).items
-            sid = str(item.sid)
-            assert f'value="{sid}"' in (await visitor.get("/console/delays?subject=t")).text
-            await visitor.send("/console/delays/move", subject="t", sid=sid, due="3h")
+            schedule_id = str(item.schedule_id)
+            assert f'value="{schedule_id}"' in (await visitor.get("/console/delays?subject=t")).text
+            await visitor.send(
+                "/console/delays/move", subject="t", schedule_id=schedule_id, due="3h"
+            )
             (moved,) = (await delay.list(None, 0, LONG_MAX, None, 10)).items
             assert abs(moved.due - item.due - 2 * 3_600_000) < 60_000
-            wrong = await visitor.send("/console/delays/move", subject="t", sid=sid, due="soon")
+            wrong = await visitor.send(
+                "/console/delays/move", subject="t", schedule_id=schedule_id, due="soon"
+            )
             assert wrong.status == 400
-            now = str(moved.sid)  # a move writes it again
-            said = await visitor.send("/console/delays/cancel", subject="t", sid=now)
+            now = str(moved.schedule_id)  # a move writes it again
+            said = await visitor.send("/console/delays/cancel", subject="t", schedule_id=now)
             assert "is cancelled" in said.text
             assert await delay.count(None, 0, LONG_MAX) == 0
-            late = await visitor.send("/console/delays/cancel", subject="t", sid="999999999")
+            late = await visitor.send(
+                "/console/delays/cancel", subject="t", schedule_id="999999999"
+            )
             assert late.status == 404
 
     serve(check, tmp_path)
@@ -84,14 +90,14 @@ def test_a_reset_happens_before_anybody_is_sure(tmp_path: Path) -> None:
                 await member.commit()
                 await member.leave()
             progress = served.broker.coordinator.groups.by_name["g"].progress
-            sid = served.broker.log.subjects.by_name["t"].id
+            subject_id = served.broker.log.subjects.by_name["t"].id
             asked = {"group": "g", "subject": "t", "where": "offset", "place": "4"}
             dry = await visitor.send("/console/group/reset", **asked)
             assert "Nothing has changed yet" in dry.text
-            assert progress[sid].lowest_unacked() == 10
+            assert progress[subject_id].lowest_unacked() == 10
             said = await visitor.send("/console/group/reset", **asked, sure="yes")
             assert "goes on with t at offset 4" in said.text
-            assert progress[sid].lowest_unacked() == 4
+            assert progress[subject_id].lowest_unacked() == 4
             wrong = await visitor.send(
                 "/console/group/reset", group="g", subject="t", where="offset"
             )

@@ -39,7 +39,9 @@ async def make_groups(served: Served, count: int, subjects: int) -> None:
     for number in range(count):
         gid = coordinator.groups.next_id
         changes: list[actions.Action] = [actions.Group(gid, f"group-{number:05}", None)]
-        changes += [actions.Commit(gid, sid, 0, -1, "") for sid in range(2, 2 + subjects)]
+        changes += [
+            actions.Commit(gid, subject_id, 0, -1, "") for subject_id in range(2, 2 + subjects)
+        ]
         await coordinator.change(changes)
 
 

@@ -136,9 +136,13 @@ def first_cause(broker: Broker, group: Group, clients: Clients) -> Cause | None:
     known = dict.fromkeys(islice(group.progress, MOST_SUBJECTS))
     for member in islice(group.members.values(), FEW_MEMBERS):
         known.update(dict.fromkeys(islice(member.holds, MOST_SUBJECTS)))
-    behind = [(_behind(group, by_id[sid]), sid) for sid in known if sid in by_id]
-    for _, sid in nlargest(SUBJECTS, behind):
-        found = situation(broker, group, by_id[sid], clients)
+    behind = [
+        (_behind(group, by_id[subject_id]), subject_id)
+        for subject_id in known
+        if subject_id in by_id
+    ]
+    for _, subject_id in nlargest(SUBJECTS, behind):
+        found = situation(broker, group, by_id[subject_id], clients)
         causes = diagnose(found) if found is not None else []
         if causes:
             return causes[0]

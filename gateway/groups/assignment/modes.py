@@ -59,7 +59,7 @@ class World(Protocol):
     @property
     def subjects(self) -> Subjects: ...
     def config(self, group: str) -> GroupConfig: ...
-    def mode(self, group: str, sid: int) -> str: ...
+    def mode(self, group: str, subject_id: int) -> str: ...
     def retry_policy(self, group: Group) -> RetryPolicy: ...
     def share_start(self, group: str, subject: Subject) -> int:
         """Where a share group begins on a subject that it has not read."""
@@ -74,18 +74,20 @@ class Modes:
         self._world = world
         self._deadlines = deadlines
 
-    def wants_pull(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
-        division = roster.divisions[sid]
+    def wants_pull(
+        self, roster: Roster, subject_id: int, progress: Progress | None, now: float
+    ) -> bool:
+        division = roster.divisions[subject_id]
         self._draft.undo.keep(division)
         if roster.group.is_share:
             return True
-        mode = self._world.mode(roster.group.name, sid)
+        mode = self._world.mode(roster.group.name, subject_id)
         shared = progress is not None and progress.shared
         if mode != AUTO:
             division.reason = ""
-            return mode == SHARED or self._must_visit(roster, sid, progress, now)
+            return mode == SHARED or self._must_visit(roster, subject_id, progress, now)
         several = len(division.subscribers) > 1
-        self._explain(roster, division, sid, matters=several or shared)
+        self._explain(roster, division, subject_id, matters=several or shared)
         retries = progress is not None and progress.retries > 0
         may_share = (several or retries) and not division.non_sharers
         if progress is None or not shared:
@@ -93,13 +95,15 @@ class Modes:
             self._ask_owner(roster, division, several=may_share, committed=committed)
             if committed and may_share:
                 return True
-            return self._must_visit(roster, sid, progress, now)
+            return self._must_visit(roster, subject_id, progress, now)
         if may_share and several:
             division.reset_timers()
             return True
-        return self._stays_shared(roster, sid, progress, now)
+        return self._stays_shared(roster, subject_id, progress, now)
 
-    def _explain(self, roster: Roster, division: Division, sid: int, *, matters: bool) -> None:
+    def _explain(
+        self, roster: Roster, division: Division, subject_id: int, *, matters: bool
+    ) -> None:
         """Say once why a group does not share that otherwise would."""
         division.reason = ""
         stranger = next(iter(division.non_sharers), None)
@@ -117,7 +121,7 @@ class Modes:
             self._draft.note(
                 *(logger, logging.WARNING),
                 "group %s reads %s with one member at a time: %s. consume.mode=shared shares all the same",
-                *(roster.group.name, self._world.subjects.by_id[sid].name, division.reason),
+                *(roster.group.name, self._world.subjects.by_id[subject_id].name, division.reason),
             )
 
     def _ask_owner(
@@ -136,9 +140,11 @@ class Modes:
                 presence.must_rejoin = division.asked = True
                 division.awaited = member_id
 
-    def _stays_shared(self, roster: Roster, sid: int, progress: Progress, now: float) -> bool:
+    def _stays_shared(
+        self, roster: Roster, subject_id: int, progress: Progress, now: float
+    ) -> bool:
         """With at most one subscriber, or with one whose client is not known to share."""
-        division, key = roster.divisions[sid], (TIMER, roster.group.id, sid)
+        division, key = roster.divisions[subject_id], (TIMER, roster.group.id, subject_id)
         if division.below_two_since is None:
             division.below_two_since = now
         after = self._world.config(roster.group.name).auto_exclusive_after_ms / 1000
@@ -166,10 +172,12 @@ class Modes:
 
     # --- retries beside plain offsets ------------------------------------------------------------
 
-    def _must_visit(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
+    def _must_visit(
+        self, roster: Roster, subject_id: int, progress: Progress | None, now: float
+    ) -> bool:
         """Whether a subject that is read in order is to be shared until its retries are handed out: some
         are due, and somebody can take them."""
-        division = roster.divisions[sid]
+        division = roster.divisions[subject_id]
         if progress is None or progress.shared or not progress.retries or not progress.committed:
             return False
         if len(division.subscribers) == len(division.non_sharers):
@@ -178,15 +186,17 @@ class Modes:
         left = 0.0 if progress.due(now_ms) or first is None else (first - now_ms) / 1000
         due = max(now + left, division.rest_until)
         if due > now:
-            self._deadlines.set((TIMER, roster.group.id, sid), due)
+            self._deadlines.set((TIMER, roster.group.id, subject_id), due)
         return due <= now
 
-    def may_close(self, roster: Roster, sid: int, progress: Progress | None, now: float) -> bool:
+    def may_close(
+        self, roster: Roster, subject_id: int, progress: Progress | None, now: float
+    ) -> bool:
         """Whether a subject that is shared, and is not to be, can go back to plain offsets."""
         if progress is None or not progress.shared:
             return False
-        now_ms, division = self._world.now_ms(), roster.divisions[sid]
-        if self._world.mode(roster.group.name, sid) != EXCLUSIVE:
+        now_ms, division = self._world.now_ms(), roster.divisions[subject_id]
+        if self._world.mode(roster.group.name, subject_id) != EXCLUSIVE:
             return progress.settled or (bool(division.non_sharers) and progress.drained(now_ms))
         if progress.drained(now_ms):
             return True
@@ -195,26 +205,26 @@ class Modes:
         acked = now - (now_ms - progress.committed_at) / 1000
         until = max(division.drain_until, acked + DRAIN_SECONDS)
         if division.pull and now < until:
-            self._deadlines.set((TIMER, roster.group.id, sid), until)
+            self._deadlines.set((TIMER, roster.group.id, subject_id), until)
         return bool(division.pull) and now >= until
 
-    def awaits_retries(self, roster: Roster, sid: int, now: float) -> bool:
+    def awaits_retries(self, roster: Roster, subject_id: int, now: float) -> bool:
         """Whether retries are due so soon that a member that cannot share waits for them: then it reads
         them in order."""
-        division, progress = roster.divisions[sid], roster.group.progress[sid]
+        division, progress = roster.divisions[subject_id], roster.group.progress[subject_id]
         if division.drain_until is None or len(progress.waiting) > MOST_AWAITED:
             return False
         now_ms = self._world.now_ms()
         last = now_ms + (division.drain_until - now) * 1000
         due = max((wait.due for wait in progress.waiting if now_ms < wait.due < last), default=None)
         if due is not None:
-            self._deadlines.set((TIMER, roster.group.id, sid), now + (due - now_ms) / 1000)
+            self._deadlines.set((TIMER, roster.group.id, subject_id), now + (due - now_ms) / 1000)
         return due is not None
 
-    def rest(self, roster: Roster, sid: int, now: float, *, drained: bool) -> None:
+    def rest(self, roster: Roster, subject_id: int, now: float, *, drained: bool) -> None:
         """A subject goes back to plain offsets, and retries stay. Where they are due, and nobody has acked
         them, they are tried again later."""
-        division = roster.divisions[sid]
+        division = roster.divisions[subject_id]
         if drained:
             division.reset_timers()
             return

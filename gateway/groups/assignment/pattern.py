@@ -141,6 +141,6 @@ class Patterns:
             self._found[text].add(subject.id)
         return matching
 
-    def removed(self, sid: int) -> None:
+    def removed(self, subject_id: int) -> None:
         for found in self._found.values():
-            found.discard(sid)
+            found.discard(subject_id)

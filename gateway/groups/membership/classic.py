@@ -207,10 +207,14 @@ class Classic:
         """What it holds and no longer subscribes to, it has given up; unless it claims it still."""
         by_id = self._members.world.subjects.by_id
         holds = roster.group.members[presence.id].holds
-        left = {sid for sid in holds if sid not in presence.topics}
+        left = {subject_id for subject_id in holds if subject_id not in presence.topics}
         claimed = set()
         if presence.manner == COOPERATIVE:
-            claimed = {sid for sid in left if by_id[sid].name in (subscription.owned or ())}
+            claimed = {
+                subject_id
+                for subject_id in left
+                if by_id[subject_id].name in (subscription.owned or ())
+            }
         self._divisions.drop(roster, presence, left - claimed, now)
         self._divisions.move(roster, presence, TAKE, claimed, now)
 
@@ -218,13 +222,13 @@ class Classic:
         self, roster: Roster, presence: Presence, subscription: Subscription, now: float
     ) -> None:
         by_id, owned = self._members.world.subjects.by_id, subscription.owned
-        sids = {*roster.group.members[presence.id].holds, *presence.phases}
+        subject_ids = {*roster.group.members[presence.id].holds, *presence.phases}
         if presence.manner != COOPERATIVE or owned is None:
-            self._divisions.move(roster, presence, JOINED, sids, now)
+            self._divisions.move(roster, presence, JOINED, subject_ids, now)
             return
-        claimed = {sid for sid in sids if by_id[sid].name in owned}
+        claimed = {subject_id for subject_id in subject_ids if by_id[subject_id].name in owned}
         self._divisions.move(roster, presence, CLAIMED, claimed, now)
-        self._divisions.move(roster, presence, DROPPED, sids - claimed, now)
+        self._divisions.move(roster, presence, DROPPED, subject_ids - claimed, now)
 
     def _hold(self, roster: Roster, presence: Presence, member: Member, now: float) -> Ticket:
         until = now + min(MAX_HOLD, member.rebalance_ms / 1000)
@@ -278,13 +282,17 @@ class Classic:
             presence.told_at = now
             self._members.expect(roster, member, now)
         holds = roster.group.members[member.id].holds
-        told = [sid for sid in holds if sid not in presence.phases]
-        presence.expecting = {sid: BELIEVED_BEATS for sid in told if holds[sid]}
+        told = [subject_id for subject_id in holds if subject_id not in presence.phases]
+        presence.expecting = {
+            subject_id: BELIEVED_BEATS for subject_id in told if holds[subject_id]
+        }
         by_id = self._members.world.subjects.by_id
         return SyncGroupResponse(
             protocol_type=CONSUMER,
             protocol_name=member.protocol,
-            assignment=assignment_bytes(sorted(by_id[sid].name for sid in told if sid in by_id)),
+            assignment=assignment_bytes(
+                sorted(by_id[subject_id].name for subject_id in told if subject_id in by_id)
+            ),
         )
 
     # --- Heartbeat -------------------------------------------------------------------------------
@@ -311,7 +319,9 @@ class Classic:
             return True
         if presence.seen == roster.version:
             return False
-        if any(self._divisions.awaited(roster, presence, sid) for sid in presence.topics):
+        if any(
+            self._divisions.awaited(roster, presence, subject_id) for subject_id in presence.topics
+        ):
             return True
         self._undo.keep(presence)
         presence.seen = roster.version
@@ -350,26 +360,26 @@ def beat(members: Members, roster: Roster, presence: Presence, caller: Caller, n
     if presence.via is not caller.bound:
         presence.via = caller.bound
         presence.expecting = dict.fromkeys(presence.expecting, BELIEVED_BEATS)
-    for sid, beats in list(presence.expecting.items()):
+    for subject_id, beats in list(presence.expecting.items()):
         if beats <= 1:
-            del presence.expecting[sid]
+            del presence.expecting[subject_id]
         else:
-            presence.expecting[sid] = beats - 1
-    for sid, before in list(presence.grants.items()):
-        grant = presence.grants[sid] = Grant(before.at, before.beats + 1)
-        replaced = presence.replaced.get(sid, 0)
+            presence.expecting[subject_id] = beats - 1
+    for subject_id, before in list(presence.grants.items()):
+        grant = presence.grants[subject_id] = Grant(before.at, before.beats + 1)
+        replaced = presence.replaced.get(subject_id, 0)
         if grant.beats < UNASKED_BEATS or now - grant.at < UNASKED_SECONDS * 2**replaced:
             continue
-        del presence.grants[sid]
+        del presence.grants[subject_id]
         if (
             replaced >= MAX_REPLACED
-            or members.divisions.phase(roster, presence, sid) not in HOLDING
+            or members.divisions.phase(roster, presence, subject_id) not in HOLDING
         ):
             continue
-        presence.replaced[sid] = replaced + 1
+        presence.replaced[subject_id] = replaced + 1
         members.draft.note(
             *(logger, logging.WARNING),
             "member %s of group %s never asked where to begin: it is given its subject again",
             *(presence.id, roster.group.name),
         )
-        members.divisions.move(roster, presence, TAKE, [sid], now)
+        members.divisions.move(roster, presence, TAKE, [subject_id], now)

@@ -186,7 +186,7 @@ class Consumer:
         if resubscribed:
             self._members.resubscribe(roster, presence, now)
             holds = roster.group.members[presence.id].holds
-            left = [sid for sid in holds if sid not in presence.topics]
+            left = [subject_id for subject_id in holds if subject_id not in presence.topics]
             self._divisions.move(roster, presence, TAKE, left, now)
 
     def _confirm(self, roster: Roster, presence: Presence, request: Request, now: float) -> None:
@@ -235,7 +235,7 @@ class Consumer:
                 member_id=member.id, member_epoch=member.generation, heartbeat_interval_ms=usual
             )
         self._undo.keep(presence)
-        taken = [sid for sid, phase in presence.phases.items() if phase is TAKING]
+        taken = [subject_id for subject_id, phase in presence.phases.items() if phase is TAKING]
         if taken:
             presence.told_at, presence.silent_beats = now, 0
             self._divisions.move(roster, presence, WITHOUT, taken, now)
@@ -247,7 +247,9 @@ class Consumer:
         member = group.members[presence.id]
         if TOLD in presence.phases.values():
             self._members.expect(roster, member, now)
-        told = frozenset(sid for sid in member.holds if sid not in presence.phases)
+        told = frozenset(
+            subject_id for subject_id in member.holds if subject_id not in presence.phases
+        )
         response = Response(
             member_id=member.id,
             member_epoch=member.generation,
@@ -255,7 +257,9 @@ class Consumer:
         )
         if told != presence.told or full:
             fresh = told - (presence.told or frozenset())
-            presence.expecting.update({sid: BELIEVED_BEATS for sid in fresh if member.holds[sid]})
+            presence.expecting.update(
+                {subject_id: BELIEVED_BEATS for subject_id in fresh if member.holds[subject_id]}
+            )
             presence.told, presence.must_rejoin = told, False
             response.assignment = self._assignment(told)
         return response
@@ -267,13 +271,13 @@ class Consumer:
         presence.seen = roster.version
         return usual
 
-    def _assignment(self, sids: frozenset[int]) -> ConsumerGroupAssignment:
+    def _assignment(self, subject_ids: frozenset[int]) -> ConsumerGroupAssignment:
         by_id = self._members.world.subjects.by_id
         return ConsumerGroupAssignment(
             topic_partitions=[
-                AssignedTopicPartitions(by_id[sid].topic_id, [0])
-                for sid in sorted(sids)
-                if sid in by_id
+                AssignedTopicPartitions(by_id[subject_id].topic_id, [0])
+                for subject_id in sorted(subject_ids)
+                if subject_id in by_id
             ]
         )
 

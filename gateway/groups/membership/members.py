@@ -201,9 +201,9 @@ class Members:
 
     def replace(self, roster: Roster, old: Member, new: Member, now: float) -> Presence:
         """A new member in the place of an old one, which is fenced."""
-        sids = self._remove(roster, old, "another came in its place", heir=new.id)
+        subject_ids = self._remove(roster, old, "another came in its place", heir=new.id)
         presence = self.enter(roster, new, now)
-        self.divisions.look_at(roster, sids, now)
+        self.divisions.look_at(roster, subject_ids, now)
         return presence
 
     def resume(self, roster: Roster, now: float) -> None:
@@ -211,20 +211,20 @@ class Members:
         for member in roster.group.members.values():
             presence = self._restored(member)
             self._add(roster, member, presence)
-            for sid, slot in member.holds.items():
-                division = roster.division(self._undo, sid)
+            for subject_id, slot in member.holds.items():
+                division = roster.division(self._undo, subject_id)
                 (division.pull if slot else division.plain).add(member.id)
                 if slot:
-                    presence.expecting[sid] = BELIEVED_BEATS
+                    presence.expecting[subject_id] = BELIEVED_BEATS
             self.divisions.enrol(roster, presence, self._topics(roster, presence))
             if member.kind == EAGER:  # it may be between a JoinGroup and a SyncGroup
                 presence.phases = dict.fromkeys(presence.topics - member.holds.keys(), Phase.STALE)
             self.resume_clock(roster, member, now)
-        for sid, progress in roster.group.progress.items():
+        for subject_id, progress in roster.group.progress.items():
             if progress.shared:
-                roster.division(self._undo, sid)
-        for sid in list(roster.divisions):
-            self.divisions.advance(roster, sid, now)
+                roster.division(self._undo, subject_id)
+        for subject_id in list(roster.divisions):
+            self.divisions.advance(roster, subject_id, now)
 
     def _add(self, roster: Roster, member: Member, presence: Presence) -> None:
         self._undo.item(roster.presences, member.id)
@@ -259,9 +259,9 @@ class Members:
         presence.manner = manner
         if presence.can_share != can_share:
             presence.can_share = can_share
-            for sid in presence.topics:
-                self.divisions.count_non_sharer(roster, sid, presence)
-                self.divisions.advance(roster, sid, now)
+            for subject_id in presence.topics:
+                self.divisions.count_non_sharer(roster, subject_id, presence)
+                self.divisions.advance(roster, subject_id, now)
 
     def touch(self, roster: Roster, member: Member, now: float) -> None:
         """A sign of life. It counts even if the request cannot be written: with a full disk nobody who
@@ -389,10 +389,10 @@ class Members:
                     topics = presence.topics | {subject.id}
                     self.divisions.subscribe(roster, presence, topics, now)
 
-    def subject_removed(self, sid: int) -> None:
-        self.patterns.removed(sid)
+    def subject_removed(self, subject_id: int) -> None:
+        self.patterns.removed(subject_id)
         for roster in self.rosters.values():
-            self.divisions.forget(roster, sid)
+            self.divisions.forget(roster, subject_id)
 
     # --- going -----------------------------------------------------------------------------------
 
@@ -402,21 +402,25 @@ class Members:
         first, so that whether it failed (`_failed`) stays as it is. Nobody is told before it is gone."""
         group = roster.group
         logs = [
-            (sid, group.progress[sid].pull_logs[slot]) for sid, slot in member.holds.items() if slot
+            (subject_id, group.progress[subject_id].pull_logs[slot])
+            for subject_id, slot in member.holds.items()
+            if slot
         ]
         if sum(len(log.leases) for _, log in logs) <= LEASES_AT_ONCE:
             return False
         counted, delay = self._counted(roster, member, failed=failed)
         room = LEASES_AT_ONCE
-        for sid, log in logs:
+        for subject_id, log in logs:
             some = list(islice(reversed(log.leases), room))[::-1]
-            if sid in counted:
-                self.draft.give_back_some(group, sid, log.slot, some, delay)
+            if subject_id in counted:
+                self.draft.give_back_some(group, subject_id, log.slot, some, delay)
             elif some:
-                self.draft.give_back_some(group, sid, log.slot, some, None)
+                self.draft.give_back_some(group, subject_id, log.slot, some, None)
                 commits = roster.presences[member.id].commits
-                self._undo.item(commits, sid)
-                commits[sid] = self.world.now_ms()  # so that the rest is judged alike, however late
+                self._undo.item(commits, subject_id)
+                commits[subject_id] = (
+                    self.world.now_ms()
+                )  # so that the rest is judged alike, however late
             room -= len(some)
         return True
 
@@ -450,11 +454,11 @@ class Members:
         it committed just now: a Fetch that was under way may have given it more since."""
         commits, failed = roster.presences[member.id].commits, set()
         just_now = self.world.now_ms() - JUST_NOW_MS
-        for sid, slot in member.holds.items():
-            log = roster.group.progress[sid].pull_logs[slot] if slot else None
+        for subject_id, slot in member.holds.items():
+            log = roster.group.progress[subject_id].pull_logs[slot] if slot else None
             given = min((lease.at for lease in log.leases), default=-1) if log is not None else -1
-            if given > commits.get(sid, -1) and commits.get(sid, -1) < just_now:
-                failed.add(sid)
+            if given > commits.get(subject_id, -1) and commits.get(subject_id, -1) < just_now:
+                failed.add(subject_id)
         return failed
 
     def _remove(
@@ -475,14 +479,14 @@ class Members:
             self._undo.item(roster.instances, member.instance_id)
             del roster.instances[member.instance_id]
         counted, delay = self._counted(roster, member, failed=failed)
-        sids = self.divisions.leave(roster, presence, counted, delay, heir, keeps=keeps)
+        subject_ids = self.divisions.leave(roster, presence, counted, delay, heir, keeps=keeps)
         if presence.ticket is not None:
             self.draft.answer(presence.ticket, UnknownMember(why))
         self.draft.note(
             *(logger, logging.INFO, "member %s left group %s: %s"),
             *(member.id, roster.group.name, why),
         )
-        return sids
+        return subject_ids
 
     def tidy(self, roster: Roster) -> None:
         """Forget what nobody needs of a group without members. What it shares has a timer to watch, but for

@@ -294,9 +294,9 @@ class Roster:
         self.client_assigned: ClientAssigned | None = None
         """Where a client assigns."""
 
-    def division(self, undo: Undo, sid: int) -> Division:
-        division = self.divisions.get(sid)
+    def division(self, undo: Undo, subject_id: int) -> Division:
+        division = self.divisions.get(subject_id)
         if division is None:
-            undo.item(self.divisions, sid)
-            division = self.divisions[sid] = Division()
+            undo.item(self.divisions, subject_id)
+            division = self.divisions[subject_id] = Division()
         return division

@@ -171,7 +171,7 @@ class Share:
         left = self._settle(roster, presence, now)
         self._divisions.take_up(roster, presence, now)
         member = group.members[presence.id]
-        told = frozenset(sid for sid in member.holds if sid in presence.topics)
+        told = frozenset(subject_id for subject_id in member.holds if subject_id in presence.topics)
         if presence.told is not None and told != presence.told and not joins:
             presence.previous_epoch = member.generation
             member = self._draft.put(group, member, generation=group.generation + 1)
@@ -194,16 +194,24 @@ class Share:
         """Let go of subjects that it no longer reads, where it has leased nothing; whether one is left."""
         group = roster.group
         holds = group.members[presence.id].holds
-        unread = {sid: slot for sid, slot in holds.items() if sid not in presence.topics}
+        unread = {
+            subject_id: slot
+            for subject_id, slot in holds.items()
+            if subject_id not in presence.topics
+        }
         free = [s for s, slot in unread.items() if not group.progress[s].pull_logs[slot].leases]
         if free:
             self._divisions.drop(roster, presence, free, now)
         return len(free) < len(unread)
 
-    def _assignment(self, sids: frozenset[int]) -> ShareGroupAssignment:
+    def _assignment(self, subject_ids: frozenset[int]) -> ShareGroupAssignment:
         by_id = self._members.world.subjects.by_id
         return ShareGroupAssignment(
-            [ShareTopicPartitions(by_id[sid].topic_id, [0]) for sid in sorted(sids) if sid in by_id]
+            [
+                ShareTopicPartitions(by_id[subject_id].topic_id, [0])
+                for subject_id in sorted(subject_ids)
+                if subject_id in by_id
+            ]
         )
 
 

@@ -37,10 +37,10 @@ BACK = ("members", "roster", "via")
 
 def stored(groups: Groups) -> object:
     """All that is durable, to be compared."""
-    for sid, slots in groups.slots.items():
+    for subject_id, slots in groups.slots.items():
         for slot, (group, log) in slots.items():
             assert groups.by_id[group.id] is group
-            assert group.progress[sid].pull_logs[slot] is log
+            assert group.progress[subject_id].pull_logs[slot] is log
     return plain(
         {
             "groups": {
@@ -48,8 +48,10 @@ def stored(groups: Groups) -> object:
                 for gid, group in groups.by_id.items()
             },
             "names": {name: group.id for name, group in groups.by_name.items()},
-            "slots": {sid: set(slots) for sid, slots in groups.slots.items() if slots},
-            "numbers": {sid: [n.given, n.top] for sid, n in groups.numbers.items()},
+            "slots": {
+                subject_id: set(slots) for subject_id, slots in groups.slots.items() if slots
+            },
+            "numbers": {subject_id: [n.given, n.top] for subject_id, n in groups.numbers.items()},
             "next": [groups.next_id, groups.floor],
             "silent": groups.silent,
         }

@@ -96,8 +96,8 @@ class Client:
 
     def _check_space(self, topic: str, position: int) -> None:
         group = self.world.groups.by_name.get(GROUP)
-        sid = self.world.subjects.by_name[topic].id
-        progress = group.progress.get(sid) if group is not None else None
+        subject_id = self.world.subjects.by_name[topic].id
+        progress = group.progress.get(subject_id) if group is not None else None
         is_member = group is not None and self.member_id in group.members
         if is_member and progress is not None and progress.shared:
             assert position >> 48, f"{self.name} slipped onto plain offset {position}"

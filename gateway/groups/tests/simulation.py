@@ -68,7 +68,7 @@ class Simulation:
     def config(self, group: str) -> GroupConfig:
         return effective_group(self.configs)
 
-    def mode(self, group: str, sid: int) -> str:
+    def mode(self, group: str, subject_id: int) -> str:
         return self.config(group).consume_mode
 
     def share_start(self, group: str, subject: Subject) -> int:
@@ -88,9 +88,9 @@ class Simulation:
         self.groups.now_ms = self.now_ms()
         for action in changes:
             if isinstance(action, actions.Drop):
-                self._excuse(action.gid, action.sid, 0)
+                self._excuse(action.gid, action.subject_id, 0)
             elif isinstance(action, actions.InOrder):
-                self._excuse(action.gid, action.sid, action.sequence)
+                self._excuse(action.gid, action.subject_id, action.sequence)
             self.groups.apply(action)
             self.log.append(action)
             self.times.append(self.now_ms())
@@ -98,11 +98,11 @@ class Simulation:
                 self._twin.write(action, self.now_ms())
         return len(self.log)
 
-    def _excuse(self, gid: int, sid: int, first: int) -> None:
+    def _excuse(self, gid: int, subject_id: int, first: int) -> None:
         """A group goes from shared to plain although something is unacked: what is above comes again."""
-        progress = self.groups.by_id[gid].progress[sid]
+        progress = self.groups.by_id[gid].progress[subject_id]
         again = range(max(first, progress.lowest_unacked() or 0), progress.cursor)
-        self.excused[self.subjects.by_id[sid].name].update(again)
+        self.excused[self.subjects.by_id[subject_id].name].update(again)
 
     def _begin(self, groups: Groups) -> None:
         self.groups = groups
@@ -119,8 +119,8 @@ class Simulation:
     # --- what happens ----------------------------------------------------------------------------
 
     def create(self, topic: str) -> Subject:
-        sid = self.subjects.next_id
-        subject = self.subjects.add(sid, sid.to_bytes(16, "big"), topic)
+        subject_id = self.subjects.next_id
+        subject = self.subjects.add(subject_id, subject_id.to_bytes(16, "big"), topic)
         self.coordinator.subject_added(subject, self.now)
         return subject
 
@@ -204,19 +204,21 @@ class Simulation:
         for group in self.groups.by_id.values():
             holders: defaultdict[int, list[int]] = defaultdict(list)
             for member in group.members.values():
-                for sid, slot in member.holds.items():
-                    holders[sid].append(slot)
+                for subject_id, slot in member.holds.items():
+                    holders[subject_id].append(slot)
                     if slot:
-                        assert group.progress[sid].pull_logs[slot].member_id == member.id
-            for sid, slots in holders.items():
+                        assert group.progress[subject_id].pull_logs[slot].member_id == member.id
+            for subject_id, slots in holders.items():
                 if 0 in slots:
-                    assert slots == [0], f"subject {sid} is held as {slots}"
-                    assert sid not in group.progress or not group.progress[sid].shared
-            for sid, progress in group.progress.items():
-                held = holders[sid]
+                    assert slots == [0], f"subject {subject_id} is held as {slots}"
+                    assert subject_id not in group.progress or not group.progress[subject_id].shared
+            for subject_id, progress in group.progress.items():
+                held = holders[subject_id]
                 logs = [
                     slot
                     for slot, log in progress.pull_logs.items()
                     if slot in held or log.member_id not in kept
                 ]
-                assert sorted(logs) == sorted(s for s in holders[sid] if s), "a slot nobody holds"
+                assert sorted(logs) == sorted(s for s in holders[subject_id] if s), (
+                    "a slot nobody holds"
+                )

@@ -338,10 +338,10 @@ def test_a_pull_log_that_is_never_asked_for_is_given_again() -> None:
     world = Simulation("t", mode="shared")
     member = Classic(world, "m", ["t"])
     live(world, member, seconds=2)
-    sid = world.subjects.by_name["t"].id
+    subject_id = world.subjects.by_name["t"].id
 
     def slot() -> int | None:
-        return world.groups.by_name[GROUP].members[member.member_id].holds.get(sid)
+        return world.groups.by_name[GROUP].members[member.member_id].holds.get(subject_id)
 
     first = slot()
     assert first

@@ -163,7 +163,7 @@ def test_a_member_may_change_what_it_reads() -> None:
 
 def holds_of(world: Simulation, member_id: str) -> set[str]:
     members = world.groups.by_name[GROUP].members
-    return {world.subjects.by_id[sid].name for sid in members[member_id].holds}
+    return {world.subjects.by_id[subject_id].name for subject_id in members[member_id].holds}
 
 
 def test_a_pattern_finds_subjects_now_and_later() -> None:

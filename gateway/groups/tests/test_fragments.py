@@ -26,10 +26,10 @@ def fragmented(kind: type[Client], *, commits: bool) -> tuple[Simulation, Client
     world.produce("u", 40)
     group = world.groups.by_name[GROUP]
     for name, count in (("t", HELD), ("u", 10)):
-        sid = world.subjects.by_name[name].id
-        (log,) = group.progress[sid].pull_logs.values()
+        subject_id = world.subjects.by_name[name].id
+        (log,) = group.progress[subject_id].pull_logs.values()
         ranges = [[2 * n, 1, 1 + n % 3] for n in range(count)]
-        world.append([actions.Pull(group.id, sid, log.slot, log.next, ranges)])
+        world.append([actions.Pull(group.id, subject_id, log.slot, log.next, ranges)])
     if commits:
         presence = world.coordinator.decisions._members.rosters[group.id].presences[
             client.member_id
@@ -107,16 +107,16 @@ def test_a_session_that_ends_does_so_in_parts(
 def test_who_is_heard_between_two_parts_stays_with_what_it_still_holds(kind: type[Client]) -> None:
     world, client = fragmented(kind, commits=False)
     world.now += SESSION_MS / 1000 + 1
-    group, sid = world.groups.by_name[GROUP], world.subjects.by_name["t"].id
-    while group.progress[sid].leased == HELD:
+    group, subject_id = world.groups.by_name[GROUP], world.subjects.by_name["t"].id
+    while group.progress[subject_id].leased == HELD:
         world.coordinator.tick(world.now)
     client.next_beat = 0.0
     client.step()
     while world.coordinator.deadlines.next <= world.now:
         world.coordinator.tick(world.now)
     assert client.member_id in group.members
-    assert group.progress[sid].leased == HELD - LEASES_AT_ONCE
-    assert group.progress[sid].waiting.total == LEASES_AT_ONCE
+    assert group.progress[subject_id].leased == HELD - LEASES_AT_ONCE
+    assert group.progress[subject_id].waiting.total == LEASES_AT_ONCE
     world.check()
 
 
@@ -124,14 +124,14 @@ def test_who_is_heard_between_two_parts_stays_with_what_it_still_holds(kind: typ
 def test_a_restart_between_two_parts_loses_no_message(kind: type[Client]) -> None:
     world, client = fragmented(kind, commits=False)
     assert world.coordinator.relieve(GROUP, client.member_id, None, False, world.now)
-    sid = world.subjects.by_name["t"].id
-    unacked = world.groups.by_name[GROUP].progress[sid].unacked
+    subject_id = world.subjects.by_name["t"].id
+    unacked = world.groups.by_name[GROUP].progress[subject_id].unacked
     world.restart()
     assert client.member_id in world.groups.by_name[GROUP].members
-    assert world.groups.by_name[GROUP].progress[sid].unacked == unacked
+    assert world.groups.by_name[GROUP].progress[subject_id].unacked == unacked
     world.pass_time(SESSION_MS / 1000 + 1)
     assert not world.groups.by_name[GROUP].members
-    assert world.groups.by_name[GROUP].progress[sid].retries == unacked
+    assert world.groups.by_name[GROUP].progress[subject_id].retries == unacked
     world.check()
 
 

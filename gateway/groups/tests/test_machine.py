@@ -194,9 +194,9 @@ class Groups(RuleBasedStateMachine):
                 client.read(1)
         group, mode = self.world.groups.by_name[GROUP], self.world.mode(GROUP, 0)
         for topic in TOPICS:
-            sid = self.world.subjects.by_name[topic].id
+            subject_id = self.world.subjects.by_name[topic].id
             subscribed = [client for client in self.clients if topic in client.topics]
-            holds = [group.members[client.member_id].holds.get(sid) for client in subscribed]
+            holds = [group.members[client.member_id].holds.get(subject_id) for client in subscribed]
             known = all(client.software != SOFTWARE["stranger"] for client in subscribed)
             if mode == "shared" or (mode == "auto" and len(subscribed) > 1 and known):
                 assert all(holds), f"{topic} is not shared by all: {holds}"

@@ -68,7 +68,7 @@ def assigned(world: Simulation, joined: Any) -> list[str]:
     assert not isinstance(answer, Ticket)
     by_id = world.subjects.by_id
     members = world.groups.by_name[GROUP].members
-    return sorted(by_id[sid].name for sid in members[joined.member_id].holds)
+    return sorted(by_id[subject_id].name for subject_id in members[joined.member_id].holds)
 
 
 def beat(world: Simulation, joined: Any, *, instance: str | None = None) -> int:

@@ -55,12 +55,12 @@ class Sharer:
 
     def lease(self, topic: str, count: int) -> None:
         """As a ShareFetch does."""
-        sid = self.world.subjects.by_name[topic].id
+        subject_id = self.world.subjects.by_name[topic].id
         group = self.world.groups.by_name[GROUP]
-        progress = group.progress[sid]
-        log = progress.pull_logs[group.members[self.member_id].holds[sid]]
+        progress = group.progress[subject_id]
+        log = progress.pull_logs[group.members[self.member_id].holds[subject_id]]
         given = [Range(progress.cursor, count, 1)]
-        self.world.append([engine.pull_action(group.id, sid, log, given)])
+        self.world.append([engine.pull_action(group.id, subject_id, log, given)])
 
 
 def sharers(world: Simulation, count: int, *names: str) -> list[Sharer]:
@@ -82,10 +82,10 @@ def test_every_member_reads_every_subject_in_the_answer_to_its_join() -> None:
     members = sharers(world, 3, "t", "u")
     group = world.groups.by_name[GROUP]
     for topic in ("t", "u"):
-        sid = world.subjects.by_name[topic].id
-        assert world.coordinator.step(group, sid) is Step.SHARING
-        assert world.coordinator.sharers(group, sid) == 3
-        assert len({member.holds[sid] for member in group.members.values()}) == 3
+        subject_id = world.subjects.by_name[topic].id
+        assert world.coordinator.step(group, subject_id) is Step.SHARING
+        assert world.coordinator.sharers(group, subject_id) == 3
+        assert len({member.holds[subject_id] for member in group.members.values()}) == 3
     assert [member.say().assignment for member in members] == [None] * 3
     assert len({member.epoch for member in members}) == 3
     assert all(member.epoch > 0 for member in members)
@@ -162,16 +162,16 @@ def test_what_is_leased_of_a_subject_that_is_no_longer_read_can_still_be_acknowl
     world.produce("t", 5)
     member.lease("t", 3)
     assert topics(world, member.say(subscribed_topic_names=["u"])) == ["u"]
-    group, sid = world.groups.by_name[GROUP], world.subjects.by_name["t"].id
-    slot = group.members["m"].holds[sid]
+    group, subject_id = world.groups.by_name[GROUP], world.subjects.by_name["t"].id
+    slot = group.members["m"].holds[subject_id]
     assert progress(world).pull_logs[slot].leases
     assert member.say().assignment is None, "it is told of what it reads alone"
     world.restart()
     assert topics(world, member.say()) == ["u"]
     group = world.groups.by_name[GROUP]
-    world.append([actions.Share(group.id, sid, 3)])  # all of it is settled
+    world.append([actions.Share(group.id, subject_id, 3)])  # all of it is settled
     member.say()
-    assert sid not in group.members["m"].holds
+    assert subject_id not in group.members["m"].holds
     assert not progress(world).pull_logs
 
 
@@ -303,10 +303,10 @@ def test_a_message_that_was_delivered_too_often_is_doomed_when_its_member_goes()
     world.produce("t", 1)
     limit = world.retry_policy(world.groups.by_name[GROUP]).limit
     for _ in range(limit):
-        group, sid = world.groups.by_name[GROUP], world.subjects.by_name["t"].id
-        log = progress(world).pull_logs[group.members["m0"].holds[sid]]
+        group, subject_id = world.groups.by_name[GROUP], world.subjects.by_name["t"].id
+        log = progress(world).pull_logs[group.members["m0"].holds[subject_id]]
         given = list(progress(world).redelivery) or [Range(0, 1, 1)]
-        world.append([engine.pull_action(group.id, sid, log, given)])
+        world.append([engine.pull_action(group.id, subject_id, log, given)])
         member.leave()
         member.join("t")
     (doomed,) = progress(world).doomed.values()

@@ -121,18 +121,18 @@ class Sharer:
     def end_session(self) -> None:
         """What it kept when it left is given back."""
         group, live = self.world.groups.by_name.get(GROUP), self._slots()
-        for sid, progress in [] if group is None else list(group.progress.items()):
+        for subject_id, progress in [] if group is None else list(group.progress.items()):
             log = progress.log_of(self.member_id)
-            if group is not None and log is not None and live.get(sid) != log.slot:
+            if group is not None and log is not None and live.get(subject_id) != log.slot:
                 again = [[lease.first, lease.size, 2, 0] for lease in log.leases]
-                self.world.append([actions.Retry(group.id, sid, log.slot, again)])
-                self.world.append([actions.Release(group.id, sid, log.slot)])
+                self.world.append([actions.Retry(group.id, subject_id, log.slot, again)])
+                self.world.append([actions.Release(group.id, subject_id, log.slot)])
 
     def forget_kept(self) -> None:
         """The broker restarts: it gives back what the member kept when it left."""
         live = self._slots()
-        for sid in self._all_slots().keys() - live.keys():
-            self.held.pop(sid, None)
+        for subject_id in self._all_slots().keys() - live.keys():
+            self.held.pop(subject_id, None)
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -149,43 +149,49 @@ class Sharer:
             if group is None
             else {s: p.log_of(self.member_id) for s, p in group.progress.items()}
         )
-        return {sid: log.slot for sid, log in logs.items() if log is not None} | self._slots()
+        return {
+            subject_id: log.slot for subject_id, log in logs.items() if log is not None
+        } | self._slots()
 
     def read(self, most: int) -> None:
         """As a ShareFetch of what it is assigned does."""
-        for sid, slot in self._slots().items():
-            subject = self.world.subjects.by_id[sid]
+        for subject_id, slot in self._slots().items():
+            subject = self.world.subjects.by_id[subject_id]
             if subject.topic_id not in self.assigned:
                 continue
             group = self.world.groups.by_name[GROUP]
-            progress = group.progress[sid]
+            progress = group.progress[subject_id]
             given = list(progress.redelivery.parts(most, 1))
             if not given and progress.cursor < subject.high_watermark:
                 left = subject.high_watermark - progress.cursor
                 given = [Range(progress.cursor, min(most, left), 1)]
             if given:
                 log = progress.pull_logs[slot]
-                self.world.append([engine.pull_action(group.id, sid, log, given)])
+                self.world.append([engine.pull_action(group.id, subject_id, log, given)])
                 for part in given:
-                    self.held[sid].update(range(part.first, part.first + part.size))
+                    self.held[subject_id].update(range(part.first, part.first + part.size))
 
     def settle(self, accept: bool) -> None:
         """As a ShareAcknowledge of all that it holds does: of subjects too that it no longer reads."""
         slots, group = self._all_slots(), self.world.groups.by_name.get(GROUP)
-        for sid, sequences in list(self.held.items()):
-            if sid in self.world.subjects.by_id and group is not None and sequences:
-                assert sid in slots, "it could not acknowledge what it holds"
-                log = group.progress[sid].pull_logs[slots[sid]]
+        for subject_id, sequences in list(self.held.items()):
+            if subject_id in self.world.subjects.by_id and group is not None and sequences:
+                assert subject_id in slots, "it could not acknowledge what it holds"
+                log = group.progress[subject_id].pull_logs[slots[subject_id]]
                 held = {n for lease in log.leases for n in range(lease.first, lease.behind)}
                 assert held == sequences, "it holds what it was given, and nothing else"
                 ranges = [[sequence, 1] for sequence in sorted(sequences)]
                 if accept:
-                    self.world.append([actions.Accept(group.id, sid, slots[sid], ranges)])
-                    self.world.handled[str(sid)].update(sequences)
+                    self.world.append(
+                        [actions.Accept(group.id, subject_id, slots[subject_id], ranges)]
+                    )
+                    self.world.handled[str(subject_id)].update(sequences)
                 else:
                     again = [[*part, 2, 0] for part in ranges]
-                    self.world.append([actions.Retry(group.id, sid, slots[sid], again)])
-            del self.held[sid]
+                    self.world.append(
+                        [actions.Retry(group.id, subject_id, slots[subject_id], again)]
+                    )
+            del self.held[subject_id]
 
 
 class ShareGroups(RuleBasedStateMachine):

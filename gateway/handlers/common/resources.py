@@ -89,7 +89,7 @@ def _topic(broker: Broker, name: str) -> Configured:
     async def alter(changes: Mapping[str, str | None]) -> None:
         await broker.subjects.alter(subject, changes)
         if MODE in changes:
-            broker.coordinator.config_changed(sid=subject.id)
+            broker.coordinator.config_changed(subject_id=subject.id)
 
     return Configured(
         configs,

@@ -56,8 +56,8 @@ async def shared(served: Served, count: int = 1) -> AsyncIterator[tuple[Client, 
 
 def waiting(served: Served) -> list[tuple[int, int]]:
     """Sequence and attempt of each message that waits to be delivered again."""
-    sid = served.broker.log.subjects.by_name["t"].id
-    progress = served.broker.actions.groups.by_name["g"].progress[sid]
+    subject_id = served.broker.log.subjects.by_name["t"].id
+    progress = served.broker.actions.groups.by_name["g"].progress[subject_id]
     entries = list(progress.waiting)
     return [(each, entry.attempt) for entry in entries for each in range(entry.first, entry.end)]
 
@@ -370,8 +370,8 @@ def test_a_retry_of_a_group_that_reads_plain_offsets_is_not_lost_when_sharing_be
             assert await member.commit(2) == 0
             assert (await send(client, command(4, after_ms=after_ms))).error_code == 0
             assert waiting(served) == [(4, 2)]
-            sid = served.broker.log.subjects.by_name["t"].id
-            progress = served.broker.actions.groups.by_name["g"].progress[sid]
+            subject_id = served.broker.log.subjects.by_name["t"].id
+            progress = served.broker.actions.groups.by_name["g"].progress[subject_id]
             progress.begin_sharing(10)
             assert waiting(served) == [(4, 2)]
 

@@ -276,8 +276,8 @@ def test_the_policy_forgets_who_has_left(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         async with ann_has_three(served) as ann, consumer(served, "ben") as ben:
             await wait_for_more(served, ben)
-            sharing, sid = served.broker.sharing, served.broker.log.subjects.by_name["t"].id
-            policy = sharing.policies.of(sharing.groups.by_name["g"].id, sid)
+            sharing, subject_id = served.broker.sharing, served.broker.log.subjects.by_name["t"].id
+            policy = sharing.policies.of(sharing.groups.by_name["g"].id, subject_id)
             assert policy.readers == 2
             await leave(served, ann)
             assert policy.readers == 1

@@ -99,12 +99,15 @@ async def fill(client: Client, topic: str, count: int) -> None:
 
 def lease(served: Served, group_name: str, topic: str, count: int, member: str = MEMBER) -> None:
     """As a ShareFetch does."""
-    coordinator, sid = served.broker.coordinator, served.broker.log.subjects.by_name[topic].id
+    coordinator, subject_id = (
+        served.broker.coordinator,
+        served.broker.log.subjects.by_name[topic].id,
+    )
     group = coordinator.groups.by_name[group_name]
-    progress = group.progress[sid]
-    log = progress.pull_logs[group.members[member].holds[sid]]
+    progress = group.progress[subject_id]
+    log = progress.pull_logs[group.members[member].holds[subject_id]]
     given = [Range(progress.cursor, count, 1)]
-    served.broker.sharing.append([engine.pull_action(group.id, sid, log, given)])
+    served.broker.sharing.append([engine.pull_action(group.id, subject_id, log, given)])
 
 
 # --- heartbeats --------------------------------------------------------------------------------------

@@ -62,22 +62,24 @@ def test_delayed_messages_are_told_from_their_parking_to_their_delivery(tmp_path
         first, x, y, again = by_kind["scheduled"]
         assert [e["delay_id"] for e in (first, x, y, again)] == [None, "x", "y", "x"]
         assert brief(by_kind["produced"], "producer") == [("produced", [[0, 4]], "tests")]
-        assert brief(by_kind["moved"], "sid", "to", "delay_id", "due") == [
-            ("moved", None, x["sid"], again["sid"], "x", moved.due)
+        assert brief(by_kind["moved"], "schedule_id", "to", "delay_id", "due") == [
+            ("moved", None, x["schedule_id"], again["schedule_id"], "x", moved.due)
         ]
-        assert brief(by_kind["cancelled"], "sid", "delay_id") == [
-            ("cancelled", None, y["sid"], "y")
+        assert brief(by_kind["cancelled"], "schedule_id", "delay_id") == [
+            ("cancelled", None, y["schedule_id"], "y")
         ]
-        sids = [
-            (sid, sequence)
+        schedule_ids = [
+            (schedule_id, sequence)
             for e in by_kind["delivered"]
-            for sid, sequence in zip(
-                e["sid"],
+            for schedule_id, sequence in zip(
+                e["schedule_id"],
                 [n for start, count in e["ranges"] for n in range(start, start + count)],
                 strict=True,
             )
         ]
-        assert sorted(sids) == sorted([(first["sid"], 4), (again["sid"], 5)])
+        assert sorted(schedule_ids) == sorted(
+            [(first["schedule_id"], 4), (again["schedule_id"], 5)]
+        )
         assert all(e["late_ms"] >= 0 for e in by_kind["delivered"])
 
     serve(check, tmp_path)
@@ -98,7 +100,7 @@ def test_a_batch_that_moves_very_many_stops_the_loop() -> None:
     Recorder(nothing, nothing, lambda: 1, buffer).written(frames)
     assert thread_time() - began < 1.5
     events = buffer.take()
-    scheduled = {e[4]["delay_id"]: e[4]["sid"] for e in events if e[1] == "scheduled"}
+    scheduled = {e[4]["delay_id"]: e[4]["schedule_id"] for e in events if e[1] == "scheduled"}
     moved = {e[4]["delay_id"]: e[4]["to"] for e in events if e[1] == "moved"}
     assert len(moved) == 5_000
     assert moved == scheduled

@@ -149,8 +149,10 @@ def test_a_delayed_message_is_traced_by_its_ids_and_later_by_its_offset(tmp_path
         by_id = await ask(served, subject="t", id="x")
         assert kinds(by_id) == life
         assert by_id["events"][-1]["offset"] == 0
-        by_sid = await ask(served, subject="t", sid=by_id["events"][0]["sid"])
-        assert kinds(by_sid)[0] == "scheduled"
+        by_schedule_id = await ask(
+            served, subject="t", schedule_id=by_id["events"][0]["schedule_id"]
+        )
+        assert kinds(by_schedule_id)[0] == "scheduled"
         trace = await ask(served, subject="t", offset=0)
         assert kinds(trace) == life
         assert trace["events"][-1]["due"] == due

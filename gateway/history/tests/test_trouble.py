@@ -182,9 +182,11 @@ def test_lists_of_schedule_ids_outgrow_the_bound_of_the_buffer() -> None:
     buffer = Buffer(lambda: 1, most)
     recorder = Recorder(nothing, nothing, lambda: 1, buffer)
     subject: Any = SimpleNamespace(name="t", config=SimpleNamespace(history=1))
-    recorder.delivered(subject, 0, range(3 * most), {sid: sid for sid in range(3 * most)})
+    recorder.delivered(
+        subject, 0, range(3 * most), {schedule_id: schedule_id for schedule_id in range(3 * most)}
+    )
     *kept, _ = buffer.take()
-    assert sum(len(fields["sid"]) for *_, fields in kept) == most
+    assert sum(len(fields["schedule_id"]) for *_, fields in kept) == most
 
 
 def test_a_delivery_without_a_due_time_fails_after_it_was_written() -> None:

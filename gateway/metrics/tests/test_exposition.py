@@ -64,7 +64,7 @@ def fill_groups(served: Served, groups: int, subjects: list[str]) -> None:
     ids = [by_name[name].id for name in subjects]
     for number in range(1, groups + 1):
         made: list[actions.Action] = [actions.Group(number, f"g{number}")]
-        made += [actions.Commit(number, sid, 0, -1, "") for sid in ids]
+        made += [actions.Commit(number, subject_id, 0, -1, "") for subject_id in ids]
         served.broker.sharing.append(made)
 
 
@@ -148,20 +148,20 @@ def test_what_a_group_has_to_do_is_not_told(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         broker = served.broker
         await served.create("orders")
-        sid = broker.log.subjects.by_name["orders"].id
+        subject_id = broker.log.subjects.by_name["orders"].id
         async with served.client() as client:
             await client.call(produce("orders", *[b"x"] * 10), 9)
         later = broker.actions.now_ms() + 3_600_000
         broker.sharing.append(
             [
                 actions.Group(1, "plain"),
-                actions.Commit(1, sid, 4, -1, ""),
+                actions.Commit(1, subject_id, 4, -1, ""),
                 actions.Group(2, "shared"),
-                actions.Share(2, sid, 0),
-                actions.Slot(2, sid, 1, "member", 1),
-                actions.Pull(2, sid, 1, 1, [[0, 6, 1]]),
-                actions.Retry(2, sid, 1, [[1, 2, 2, later]]),
-                actions.Retry(2, sid, 1, [[3, 1, 2, 0]]),
+                actions.Share(2, subject_id, 0),
+                actions.Slot(2, subject_id, 1, "member", 1),
+                actions.Pull(2, subject_id, 1, 1, [[0, 6, 1]]),
+                actions.Retry(2, subject_id, 1, [[1, 2, 2, later]]),
+                actions.Retry(2, subject_id, 1, [[3, 1, 2, 0]]),
             ]
         )
         found = await scrape(served)
@@ -187,8 +187,10 @@ def test_a_name_breaks_its_line(tmp_path: Path) -> None:
 
     async def check(served: Served) -> None:
         await served.create("orders")
-        sid = served.broker.log.subjects.by_name["orders"].id
-        served.broker.sharing.append([actions.Group(1, group), actions.Commit(1, sid, 0, -1, "")])
+        subject_id = served.broker.log.subjects.by_name["orders"].id
+        served.broker.sharing.append(
+            [actions.Group(1, group), actions.Commit(1, subject_id, 0, -1, "")]
+        )
         found = await scrape(served)
         assert list(found["kafka_consumergroup_lag"]) == [of("orders", group)]
 

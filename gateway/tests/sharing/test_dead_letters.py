@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 def doom(served: Served, group: str, topic: str, first: int, size: int) -> None:
     """As a member does who says that it will never handle them."""
     broker = served.broker
-    state, sid = broker.actions.groups.by_name[group], broker.log.subjects.by_name[topic].id
-    slot = next(iter(state.progress[sid].pull_logs))
-    broker.sharing.append([actions.Doom(state.id, sid, slot, [[first, size, 1]], REJECTED, "no")])
+    state, subject_id = broker.actions.groups.by_name[group], broker.log.subjects.by_name[topic].id
+    slot = next(iter(state.progress[subject_id].pull_logs))
+    broker.sharing.append(
+        [actions.Doom(state.id, subject_id, slot, [[first, size, 1]], REJECTED, "no")]
+    )
 
 
 async def reject(served: Served, group: str, topic: str, first: int, size: int) -> None:

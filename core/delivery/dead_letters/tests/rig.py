@@ -67,9 +67,9 @@ def read_all(log: MessageService, name: str) -> list[Record]:
     return found
 
 
-def doomed_of(actions: ActionService, group: str, sid: int) -> set[int]:
+def doomed_of(actions: ActionService, group: str, subject_id: int) -> set[int]:
     found = actions.groups.by_name.get(group)
-    progress = found.progress.get(sid) if found is not None else None
+    progress = found.progress.get(subject_id) if found is not None else None
     if progress is None:
         return set()
     return {at for each in progress.doomed.values() for at in range(each.first, each.end)}
@@ -103,7 +103,7 @@ class Rig:
         position = self.actions.append_nowait(changes)
         for action in changes:
             if isinstance(action, kinds.Doom):
-                self._doomed.add((action.gid, action.sid))
+                self._doomed.add((action.gid, action.subject_id))
                 self._doom.set()
         self.look()
         return position
@@ -152,10 +152,10 @@ class Rig:
         reason: str = kinds.ATTEMPTS,
         text: str = "",
     ) -> None:
-        sid, gid = self.subject(name).id, self.group(group)
-        changes: list[Action] = [kinds.Doom(gid, sid, 0, ranges, reason, text)]
-        if sid not in self.actions.groups.by_id[gid].progress:
-            changes.insert(0, kinds.Share(gid, sid, 0))
+        subject_id, gid = self.subject(name).id, self.group(group)
+        changes: list[Action] = [kinds.Doom(gid, subject_id, 0, ranges, reason, text)]
+        if subject_id not in self.actions.groups.by_id[gid].progress:
+            changes.insert(0, kinds.Share(gid, subject_id, 0))
         self.append(changes)
 
     def letters(self, name: str) -> list[Record]:
@@ -172,8 +172,8 @@ class Rig:
 
     async def written(self, group: str, name: str) -> None:
         """Until all that is doomed has its letter, and both logs know."""
-        gid, sid = self.group(group), self.subject(name).id
-        await self.until(lambda: not self.actions.groups.by_id[gid].progress[sid].doomed)
+        gid, subject_id = self.group(group), self.subject(name).id
+        await self.until(lambda: not self.actions.groups.by_id[gid].progress[subject_id].doomed)
         await self.actions.wait_synced()
 
 

@@ -50,8 +50,8 @@ class Watch:
         log, actions, _ = open_logs(left)
         waiting, letters = set[tuple[str, str, int]](), list[tuple[str, str, int]]()
         for group in GROUPS:
-            for name, sid in self.subjects.items():
-                waiting |= {(group, name, at) for at in doomed_of(actions, group, sid)}
+            for name, subject_id in self.subjects.items():
+                waiting |= {(group, name, at) for at in doomed_of(actions, group, subject_id)}
                 for record in read_all(log, f"{name}.{group}.dlq"):
                     origin = origin_of(record)
                     assert (origin.group, origin.subject) == (group, name)

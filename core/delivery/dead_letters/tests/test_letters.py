@@ -380,12 +380,12 @@ def test_a_message_that_a_reset_takes_back_while_its_letter_is_made_gets_none(
 
     async def test(it: Rig) -> None:
         await it.produce("s", b"a", b"b", b"c")
-        sid, gid, load = it.subject("s").id, it.group("g"), it.dead.reader.load
+        subject_id, gid, load = it.subject("s").id, it.group("g"), it.dead.reader.load
 
         async def reset_meanwhile(subject: Subject, first: int, end: int) -> Loaded:
             loaded = await load(subject, first, end)
             it.dead.reader.load = load  # type: ignore[method-assign]
-            it.append([kinds.Drop(gid, sid, to), kinds.Commit(gid, sid, to, -1, "")])
+            it.append([kinds.Drop(gid, subject_id, to), kinds.Commit(gid, subject_id, to, -1, "")])
             return loaded
 
         it.dead.reader.load = reset_meanwhile  # type: ignore[method-assign,assignment]

@@ -84,7 +84,7 @@ def timeless(told: Iterable[Action]) -> Iterator[tuple[Any, ...]]:
 
 def _neighbour(before: actions.Again) -> tuple[int, ...]:
     """What an action is, without its size, if it is about the messages behind."""
-    return (before.gid, before.sid, before.first + before.size, before.attempt, 0)
+    return (before.gid, before.subject_id, before.first + before.size, before.attempt, 0)
 
 
 def shape(groups: Groups) -> dict[int, object]:
@@ -93,7 +93,10 @@ def shape(groups: Groups) -> dict[int, object]:
         gid: json.dumps(list(timeless(a for a in groups.snapshot(group) if type(a) not in TIMED)))
         for gid, group in groups.by_id.items()
     }
-    made[0] = [groups.floor, {sid: numbers.given for sid, numbers in groups.numbers.items()}]
+    made[0] = [
+        groups.floor,
+        {subject_id: numbers.given for subject_id, numbers in groups.numbers.items()},
+    ]
     return made
 
 
@@ -172,14 +175,14 @@ class ActionDriver:
             self.do(actions.Group(self.groups.next_id, name))
         return self.groups.by_name[name]
 
-    def join(self, name: str, sid: int) -> PullLog:
+    def join(self, name: str, subject_id: int) -> PullLog:
         group = self.group(name)
         self._next_member += 1
         member_id = f"{name}-{self.now}-{self._next_member}"
         begun = []
-        if sid not in group.progress or not group.progress[sid].shared:
-            begun.append(actions.Share(group.id, sid, 0))
-        opened = engine.open_pull_log(self.groups, group, sid, member_id)
+        if subject_id not in group.progress or not group.progress[subject_id].shared:
+            begun.append(actions.Share(group.id, subject_id, 0))
+        opened = engine.open_pull_log(self.groups, group, subject_id, member_id)
         fields = {
             "id": member_id,
             "generation": 1,
@@ -188,35 +191,35 @@ class ActionDriver:
             "host": "h",
             "session_ms": 1,
             "rebalance_ms": 1,
-            "holds": {sid: opened.slot},
+            "holds": {subject_id: opened.slot},
         }
         self.do(*begun, opened, actions.Member(group.id, fields))
-        return self.groups.slots[sid][opened.slot][1]
+        return self.groups.slots[subject_id][opened.slot][1]
 
     def leave(self, group: Group, member_id: str) -> None:
         released = [
-            actions.Release(group.id, sid, log.slot)
-            for sid, progress in group.progress.items()
+            actions.Release(group.id, subject_id, log.slot)
+            for subject_id, progress in group.progress.items()
             for log in progress.pull_logs.values()
             if log.member_id == member_id
         ]
         self.do(*released, actions.Left(group.id, member_id))
 
-    def pull(self, group: Group, sid: int, log: PullLog, count: int) -> None:
+    def pull(self, group: Group, subject_id: int, log: PullLog, count: int) -> None:
         """Hand out: the client has it at once, synced or not."""
-        progress = group.progress[sid]
+        progress = group.progress[subject_id]
         again = list(progress.redelivery.parts(count, 8))
         ranges = again or [Range(progress.cursor, count, 1)]
         pull = log.next
-        self.do(engine.pull_action(group.id, sid, log, ranges))
+        self.do(engine.pull_action(group.id, subject_id, log, ranges))
         for part in ranges:
             for sequence in range(part.first, part.end):
-                key, named = (sid, log.slot, pull), (group.id, sequence)
+                key, named = (subject_id, log.slot, pull), (group.id, sequence)
                 assert self.book.named.setdefault(key, named) == named, "two messages, one offset"
                 pull += 1
 
-    def ack(self, group: Group, sid: int, log: PullLog, pull: int) -> None:
-        action = engine.ack(group.id, sid, log, pull)
+    def ack(self, group: Group, subject_id: int, log: PullLog, pull: int) -> None:
+        action = engine.ack(group.id, subject_id, log, pull)
         if action is not None:
             self.do(action)
 
@@ -252,12 +255,12 @@ class ActionDriver:
 
     def goes_on(self) -> None:
         """Everyone is handed something, under offsets that nobody has seen; and that is kept too."""
-        for sid, logs in list(self.groups.slots.items()):
+        for subject_id, logs in list(self.groups.slots.items()):
             for group, log in list(logs.values()):
-                self.pull(group, sid, log, 2)
-        for sid in (1, 2):
-            log = self.join("g1", sid)
-            self.pull(self.groups.by_name["g1"], sid, log, 3)
+                self.pull(group, subject_id, log, 2)
+        for subject_id in (1, 2):
+            log = self.join("g1", subject_id)
+            self.pull(self.groups.by_name["g1"], subject_id, log, 3)
         self.settle()
         self.start()
         assert self.found() == self.before
@@ -296,8 +299,8 @@ class ActionScenario:
 
     def _log(self) -> tuple[Group, int, PullLog] | None:
         logs = [
-            (group, sid, log)
-            for sid, logs in self.driver.groups.slots.items()
+            (group, subject_id, log)
+            for subject_id, logs in self.driver.groups.slots.items()
             for group, log in logs.values()
         ]
         return self.rng.choice(logs) if logs else None
@@ -325,9 +328,9 @@ class ActionScenario:
 
     def expire(self) -> None:
         if (picked := self._log()) is not None:
-            group, sid, _ = picked
-            at = self.rng.randint(0, group.progress[sid].cursor)
-            action = engine.overtaken(group.id, sid, group.progress[sid], at)
+            group, subject_id, _ = picked
+            at = self.rng.randint(0, group.progress[subject_id].cursor)
+            action = engine.overtaken(group.id, subject_id, group.progress[subject_id], at)
             if action is not None:
                 self.driver.do(action)
 

@@ -186,7 +186,7 @@ def test_a_message_that_waits_for_a_retry_is_not_done_though_the_log_has_lost_th
 def shaped(groups: Groups) -> list[actions.Action]:
     """The groups as they are, as one frame."""
     made: list[actions.Action] = [actions.Numbers(groups.next_id, groups.floor)]
-    made += [groups.snapshot_slots(sid) for sid in groups.numbers]
+    made += [groups.snapshot_slots(subject_id) for subject_id in groups.numbers]
     for group in groups.by_id.values():
         made += stored(groups.snapshot(group))
     return made
@@ -242,9 +242,9 @@ def test_a_last_frame_that_rots_after_its_sync_is_no_tear() -> None:
 def unacked(groups: Groups) -> set[tuple[int, int, int]]:
     """Group, subject and sequence of what is leased or to be delivered again."""
     return {
-        (group.id, sid, sequence)
+        (group.id, subject_id, sequence)
         for group in groups.by_id.values()
-        for sid, progress in group.progress.items()
+        for subject_id, progress in group.progress.items()
         for part in [
             *progress.redelivery,
             *(lease for log in progress.pull_logs.values() for lease in log.leases),

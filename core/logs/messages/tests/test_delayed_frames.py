@@ -78,7 +78,7 @@ class Ear:
             elif heard == CANCEL == kind:
                 found |= {item.delay_id for item in cancels_of(payload)}
             elif heard == DELIVERED == kind:
-                found |= {b"%d" % sid for sid in schedule_ids_of(payload)}
+                found |= {b"%d" % schedule_id for schedule_id in schedule_ids_of(payload)}
         return found
 
 

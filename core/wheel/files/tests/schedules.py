@@ -34,10 +34,10 @@ SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def parked(
-    due: int, sid: int, subject_id: int = 1, delay_id: bytes = b"", size: int = 20
+    due: int, schedule_id: int, subject_id: int = 1, delay_id: bytes = b"", size: int = 20
 ) -> Parked:
-    body = bytes((sid + i) % 251 for i in range(size))
-    return Parked(due, sid, subject_id, pack_parked(due, due - 1000, delay_id, body))
+    body = bytes((schedule_id + i) % 251 for i in range(size))
+    return Parked(due, schedule_id, subject_id, pack_parked(due, due - 1000, delay_id, body))
 
 
 @dataclass
@@ -59,17 +59,19 @@ def messages_of(file: ScheduleFile) -> list[Parked]:
     """All messages of a file, with their records, in the order of due and schedule id."""
     found = []
     for row in file.rows(MESSAGE):
-        for due, sid, offset, length, subject_id in ENTRY.iter_unpack(file.entries(row, 0, EVER)):
+        for due, schedule_id, offset, length, subject_id in ENTRY.iter_unpack(
+            file.entries(row, 0, EVER)
+        ):
             assert subject_id == row.subject_id
-            found.append(Parked(due, sid, subject_id, file.read(offset, length)))
+            found.append(Parked(due, schedule_id, subject_id, file.read(offset, length)))
     return sorted(found)
 
 
 def tombstones_of(file: ScheduleFile) -> list[Tombstone]:
     return sorted(
-        Tombstone(due, sid, subject_id)
+        Tombstone(due, schedule_id, subject_id)
         for row in file.rows(TOMBSTONE)
-        for due, sid, _, _, subject_id in ENTRY.iter_unpack(file.entries(row, 0, EVER))
+        for due, schedule_id, _, _, subject_id in ENTRY.iter_unpack(file.entries(row, 0, EVER))
     )
 
 
@@ -77,9 +79,9 @@ def alive(fills: Iterable[Fill]) -> dict[tuple[int, int], Parked]:
     """What is to be delivered when these are all the files, oldest first."""
     found: dict[tuple[int, int], Parked] = {}
     for fill in fills:
-        for due, sid, _ in fill.tombstones:
-            found.pop((due, sid), None)
-        found |= {(one.due, one.sid): one for one in fill.parked}
+        for due, schedule_id, _ in fill.tombstones:
+            found.pop((due, schedule_id), None)
+        found |= {(one.due, one.schedule_id): one for one in fill.parked}
     return found
 
 
@@ -115,7 +117,7 @@ def fills(draw: st.DrawFn, stretch: tuple[int, int] = (1000, 2000)) -> Fill:
     subjects = st.sampled_from([1, 2, 3])
     ids = st.sampled_from([b"", b"", b"a", b"bcd"])
     message = st.builds(parked, dues, st.integers(*stretch), subjects, ids, st.integers(0, 60))
-    messages = draw(st.lists(message, unique_by=lambda one: one.sid, max_size=30))
+    messages = draw(st.lists(message, unique_by=lambda one: one.schedule_id, max_size=30))
     dead = st.builds(Tombstone, dues, st.integers(0, stretch[0] - 1), subjects)
     names = st.builds(
         Name,

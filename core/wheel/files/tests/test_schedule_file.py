@@ -63,13 +63,13 @@ def test_a_range_of_due_times_gives_what_was_parked_in_it(
         ]
         assert file.count(subject, low, high) == len(inside)
         found = [
-            (due, sid)
+            (due, schedule_id)
             for hour in range(hour_of(low), hour_of(high) + 1)
             for row in file.rows_of(hour)
             if row.kind == MESSAGE and subject in (None, row.subject_id)
-            for due, sid, *_ in ENTRY.iter_unpack(file.entries(row, low, high))
+            for due, schedule_id, *_ in ENTRY.iter_unpack(file.entries(row, low, high))
         ]
-        assert sorted(found) == [(one.due, one.sid) for one in inside]
+        assert sorted(found) == [(one.due, one.schedule_id) for one in inside]
         dead = {
             one
             for one in fill.tombstones
@@ -178,12 +178,14 @@ def test_a_moved_message_is_kept_as_long_as_the_older_word_about_its_name() -> N
 def test_an_entry_tells_whether_it_has_a_delay_id() -> None:
     long_id = bytes(255)
     wanted = {1: b"", 2: b"x", 3: long_id}
-    file = Fill((0, 100), [parked(NOON, sid, 1, name) for sid, name in wanted.items()]).write(
-        fake_files()
-    )
+    file = Fill(
+        (0, 100), [parked(NOON, schedule_id, 1, name) for schedule_id, name in wanted.items()]
+    ).write(fake_files())
     [row] = file.rows_of(hour_of(NOON))
     table = file.entries(row, NOON, NOON + 1)
-    assert {sid: bool(flags & NAMED) for _, sid, _, flags, _ in ENTRY.iter_unpack(table)} == {
+    assert {
+        schedule_id: bool(flags & NAMED) for _, schedule_id, _, flags, _ in ENTRY.iter_unpack(table)
+    } == {
         1: False,
         2: True,
         3: True,

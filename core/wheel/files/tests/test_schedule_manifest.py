@@ -111,7 +111,7 @@ def test_leftovers_are_removed_and_what_is_listed_is_not() -> None:
     found, lost = open_files(files, FOLDER, manifest)
     assert [file.path for file in found] == [listed.path]
     assert lost == []
-    assert [one.sid for one in messages_of(found[0])] == [1]
+    assert [one.schedule_id for one in messages_of(found[0])] == [1]
     assert sorted(files.listdir(FOLDER)) == [listed.path.name, MANIFEST, COPY, "notes.txt"]
 
 

@@ -61,10 +61,10 @@ def life(rng: Random, count: int) -> list[Fill]:
                 fill.parked.append(one._replace(due=back))
         if before and rng.random() < 0.3:
             fill.tombstones.append(Tombstone(NOON + rng.randrange(4), rng.randrange(begin), 1))
-        for sid in rng.sample(range(begin, begin + 1000), rng.randrange(15)):
+        for schedule_id in rng.sample(range(begin, begin + 1000), rng.randrange(15)):
             due = NOON + rng.choice([0, 1, HOUR_MS - 1, rng.randrange(4 * HOUR_MS)])
             size = rng.choice([0, 30, 300])
-            fill.parked.append(parked(due, sid, rng.choice(SUBJECTS), b"", size))
+            fill.parked.append(parked(due, schedule_id, rng.choice(SUBJECTS), b"", size))
         for _ in range(rng.randrange(6)):
             key = rng.choice(SUBJECTS), rng.choice([b"a", b"b", b"c%d" % k])
             due = NOON + rng.randrange(4 * HOUR_MS)
@@ -156,7 +156,7 @@ def test_what_nobody_needs_is_not_in_the_merged_file(seed: int, passed: int) -> 
         if one.subject_id != 2 and hour_of(one.due) >= first_hour
     ]
     assert found.parked == sorted(expected)
-    assert all(one.sid < 1000 for one in found.tombstones)
+    assert all(one.schedule_id < 1000 for one in found.tombstones)
     assert (merged is None) == (not found.parked and not found.tombstones and not found.names)
     if merged is not None:
         assert merged.stretch == (1000, 6000)
@@ -174,22 +174,27 @@ def test_a_tombstone_stays_until_its_message_cannot_be_in_an_older_file() -> Non
     assert tombstones_of(young) == [Tombstone(NOON, 1, 1)]
     one = merge(files, [old, young], FOLDER, 0, lambda _: True)
     assert one is not None
-    assert [one.sid for one in messages_of(one)] == [2, 25]
+    assert [one.schedule_id for one in messages_of(one)] == [2, 25]
     assert tombstones_of(one) == []
 
 
 def test_the_name_of_a_message_that_was_taken_out_does_not_say_that_it_waits() -> None:
     """Its tombstone is gone with it, and nothing else would tell."""
     files = fake_files()
-    messages = [parked(NOON, sid, 1, b"%d" % sid) for sid in (1, 2, 3, 4)]
-    old = Fill((0, 10), messages, [], [Name(1, b"%d" % sid, sid, NOON, PENDING) for sid in (1, 2)])
+    messages = [parked(NOON, schedule_id, 1, b"%d" % schedule_id) for schedule_id in (1, 2, 3, 4)]
+    old = Fill(
+        (0, 10),
+        messages,
+        [],
+        [Name(1, b"%d" % schedule_id, schedule_id, NOON, PENDING) for schedule_id in (1, 2)],
+    )
     old.names += [Name(1, b"3", 3, NOON, MOVED), Name(1, b"4", 4, NOON, PENDING)]
-    struck = [Tombstone(NOON, sid, 1) for sid in (1, 2, 3)]
+    struck = [Tombstone(NOON, schedule_id, 1) for schedule_id in (1, 2, 3)]
     new = Fill((10, 20), [], struck, [Name(1, b"1", 1, NOON, CANCELLED)])
     merged = merge(files, [old.write(files), new.write(files)], FOLDER, 0, lambda _: True)
     assert merged is not None
-    assert [one.sid for one in messages_of(merged)] == [4]
-    found = [merged.find(1, b"%d" % sid) for sid in (1, 2, 3, 4)]
+    assert [one.schedule_id for one in messages_of(merged)] == [4]
+    found = [merged.find(1, b"%d" % schedule_id) for schedule_id in (1, 2, 3, 4)]
     assert [one.status for one in found if one] == [CANCELLED, DELIVERED, DELIVERED, PENDING]
 
 
@@ -226,7 +231,7 @@ def test_a_merge_of_one_file_does_not_take_the_place_of_the_old_one() -> None:
     assert (old.number, new.number) == (0, 1)
     assert len(messages_of(ScheduleFile(files, old.path))) == 2
     files.unlink(old.path)
-    assert [one.sid for one in messages_of(new)] == [2]
+    assert [one.schedule_id for one in messages_of(new)] == [2]
 
 
 def test_memory_stays_the_same_whatever_is_merged(tmp_path: Path) -> None:
@@ -236,11 +241,11 @@ def test_memory_stays_the_same_whatever_is_merged(tmp_path: Path) -> None:
     for k in range(3):
         fill = Fill((k * 1_000_000, (k + 1) * 1_000_000))
         for i in range(count):
-            sid = k * 1_000_000 + i
+            schedule_id = k * 1_000_000 + i
             record = parked(NOON, i, 1, b"name", 1).record
             big = bytes(record) + bytes(2500)
-            fill.parked.append(Parked(NOON + i % 997, sid, 1, big))
-            fill.names.append(Name(1, b"%d/%d" % (k, i), sid, NOON, PENDING))
+            fill.parked.append(Parked(NOON + i % 997, schedule_id, 1, big))
+            fill.names.append(Name(1, b"%d/%d" % (k, i), schedule_id, NOON, PENDING))
         if k:
             fill.tombstones += [Tombstone(NOON + i % 997, i, 1) for i in range(k, count, 7)]
         inputs.append(fill.write(files, tmp_path))

@@ -182,7 +182,7 @@ class _Merge:
             words = [word[4] for word in group]
             name, keep = words[-1], max(word.keep for word in words)
             if self._needed(name.subject_id, hour_of(keep)):
-                if name.sid in self._taken_out and name.status in (PENDING, MOVED):
+                if name.schedule_id in self._taken_out and name.status in (PENDING, MOVED):
                     name = name._replace(status=DELIVERED)
                 self._out.add_name(name._replace(keep=keep))
 

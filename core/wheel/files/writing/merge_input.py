@@ -111,9 +111,9 @@ class InputRow:
 
     def _elements(self, table: bytes, records: bytes) -> Iterator[Element]:
         rank, at = self._rank, 0
-        for due, sid, _, length, _ in ENTRY.iter_unpack(table):
+        for due, schedule_id, _, length, _ in ENTRY.iter_unpack(table):
             end = at + (length & LENGTH)
-            yield due, sid, rank, records[at:end]
+            yield due, schedule_id, rank, records[at:end]
             at = end
 
 

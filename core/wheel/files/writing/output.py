@@ -137,7 +137,9 @@ class Output:
 
     def add_tombstones(self, subject_id: int, keys: Sequence[tuple[int, int]]) -> None:
         """Add tombstones to the current row: (due, schedule id)."""
-        table = b"".join([ENTRY.pack(due, sid, 0, 0, subject_id) for due, sid in keys])
+        table = b"".join(
+            [ENTRY.pack(due, schedule_id, 0, 0, subject_id) for due, schedule_id in keys]
+        )
         self._tables[TOMBSTONE].add(table)
         self._entries[TOMBSTONE] += len(keys)
 
@@ -155,9 +157,11 @@ class Output:
         self._before[kind] += entries
 
     def add_name(self, name: Name) -> None:
-        subject_id, delay_id, sid, due, status, keep = name
+        subject_id, delay_id, schedule_id, due, status, keep = name
         hashed, length, where = name_hash(delay_id), len(delay_id), self._ids.size
-        self._names.add(NAME.pack(subject_id, hashed, sid, due, keep, status, length, where))
+        self._names.add(
+            NAME.pack(subject_id, hashed, schedule_id, due, keep, status, length, where)
+        )
         self._ids.add(delay_id)
         self._about(hour_of(keep))
 
@@ -202,12 +206,12 @@ class Output:
         """Rows are often small: their entries are packed and written together."""
         if not self._batch:
             return
-        dues, sids, _, records = zip(*self._batch, strict=True)
+        dues, schedule_ids, _, records = zip(*self._batch, strict=True)
         begin = self._records
         offsets = list(accumulate(map(len, records), initial=begin))
         self._records = offsets.pop()
         lengths = list(map(_length, dues, records))
-        self._tables[MESSAGE].add(_pack_table(dues, sids, offsets, lengths, self._subjects))
+        self._tables[MESSAGE].add(_pack_table(dues, schedule_ids, offsets, lengths, self._subjects))
         self._write(records, self._records - begin)
         self._batch, self._batch_bytes, self._subjects = [], 0, []
 
@@ -265,7 +269,7 @@ def _length(due: int, record: Buffer) -> int:
 
 def _pack_table(
     dues: Sequence[int],
-    sids: Sequence[int],
+    schedule_ids: Sequence[int],
     offsets: Sequence[int],
     lengths: Sequence[int],
     subjects: Sequence[int],
@@ -273,7 +277,7 @@ def _pack_table(
     """ENTRY.pack for many entries, a column at a time: it is faster."""
     numbers = array("Q", bytes(ENTRY_SIZE * len(dues)))
     numbers[0::4] = array("Q", dues)
-    numbers[1::4] = array("Q", sids)
+    numbers[1::4] = array("Q", schedule_ids)
     numbers[2::4] = array("Q", offsets)
     last = [length << 32 | subject for length, subject in zip(lengths, subjects, strict=True)]
     numbers[3::4] = array("Q", last)

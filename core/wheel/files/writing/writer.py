@@ -48,8 +48,8 @@ def write_schedule_file(
     for one in parked:
         by_row[one[0] // HOUR_MS << 32 | one[2]].append(one)
     dead: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
-    for due, sid, subject_id in tombstones:
-        dead[due // HOUR_MS << 32 | subject_id].add((due, sid))
+    for due, schedule_id, subject_id in tombstones:
+        dead[due // HOUR_MS << 32 | subject_id].add((due, schedule_id))
     ledger = []
     with Output(files, directory, stretch, held=sys.maxsize) as out:
         for key in sorted(by_row):

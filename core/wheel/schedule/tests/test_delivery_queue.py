@@ -32,7 +32,7 @@ def queue_of(dues: list[tuple[int, int]]) -> tuple[Schedule, DeliveryQueue]:
     while queue.take(until):
         pass
     wanted = queue.to_read()
-    queue.records_read(wanted, [records[entry.sid] for entry in wanted], SUBJECTS, 0)
+    queue.records_read(wanted, [records[entry.schedule_id] for entry in wanted], SUBJECTS, 0)
     return schedule, queue
 
 

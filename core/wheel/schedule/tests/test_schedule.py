@@ -72,7 +72,7 @@ class Life:
         self.disk = Disk()
         self.now = 1_000_000
         self.waiting: dict[int, tuple[int, int, bytes]] = {}
-        """The model: sid → subject, due, delay id."""
+        """The model: schedule_id → subject, due, delay id."""
         self.delivered: list[int] = []
         self.fill: Fill | None = None
         self.at_hand: list[Entry] = []
@@ -125,9 +125,13 @@ class Life:
         struck: set[int] = set()
         for file in reversed(self.disk.files):
             if found is None and (named := file.names.get(key)) is not None:
-                sid, due, status = named
-                found = (sid, due, OVER if sid in struck and status != CANCELLED else status)
-            struck |= {tombstone.sid for tombstone in file.tombstones}
+                schedule_id, due, status = named
+                found = (
+                    schedule_id,
+                    due,
+                    OVER if schedule_id in struck and status != CANCELLED else status,
+                )
+            struck |= {tombstone.schedule_id for tombstone in file.tombstones}
         return found
 
     def cancel_or_move(self) -> None:
@@ -148,16 +152,16 @@ class Life:
         assert pending == bool(expected), "whether it is pending"
         if not pending or found is None:
             return
-        sid, due, _ = found
-        assert [sid] == expected
-        del self.waiting[sid]
+        schedule_id, due, _ = found
+        assert [schedule_id] == expected
+        del self.waiting[schedule_id]
         outcome, until = CANCELLED, 0
         if self.rng.random() < 0.5:
             outcome, until = MOVED, self.now + self.rng.randint(0, 3_000)
             payload = pack_origin(NO_ORIGIN) + pack_parked(until, 0, delay_id, BODY)
             begin = self.write(PARKED, subject_id, payload)
             self.waiting[begin + ORIGIN_SIZE] = (subject_id, until, delay_id)
-        item = CancelItem(outcome, sid, due, until, delay_id)
+        item = CancelItem(outcome, schedule_id, due, until, delay_id)
         self.write(CANCEL, subject_id, pack_cancels(NO_ORIGIN, [item]))
 
     # --- what the service does -----------------------------------------------------------------
@@ -171,29 +175,33 @@ class Life:
             self.at_hand + wheel.take(min(self.now + 1, self.schedule.loaded_until))
         )
         held = self.schedule.held_back
-        held &= {entry.sid for entry in wheel.still(self.at_hand)}
-        due = [s for s in wheel.still(self.at_hand) if s.due <= self.now and s.sid not in held]
+        held &= {entry.schedule_id for entry in wheel.still(self.at_hand)}
+        due = [
+            s for s in wheel.still(self.at_hand) if s.due <= self.now and s.schedule_id not in held
+        ]
         entries = due[: self.rng.choice((1, 2, 5))]
         for subject_id in SUBJECTS:
-            sids = [entry.sid for entry in entries if entry.subject_id == subject_id]
-            for sid in sids:
-                expected = self.waiting.pop(sid, None)
+            schedule_ids = [
+                entry.schedule_id for entry in entries if entry.subject_id == subject_id
+            ]
+            for schedule_id in schedule_ids:
+                expected = self.waiting.pop(schedule_id, None)
                 assert expected is not None, "delivered twice, or though it was cancelled"
                 assert expected[1] <= self.now, "early"
-                [entry] = [entry for entry in entries if entry.sid == sid]
+                [entry] = [entry for entry in entries if entry.schedule_id == schedule_id]
                 assert entry.due == expected[1], "not at its time"
-                self.delivered.append(sid)
-            if sids:
-                self.write(DELIVERED, subject_id, pack_schedule_ids(sids))
-        wheel.delivered([entry.sid for entry in entries])
+                self.delivered.append(schedule_id)
+            if schedule_ids:
+                self.write(DELIVERED, subject_id, pack_schedule_ids(schedule_ids))
+        wheel.delivered([entry.schedule_id for entry in entries])
         if entries:
-            self.schedule.passed((entries[-1].due, entries[-1].sid))
+            self.schedule.passed((entries[-1].due, entries[-1].schedule_id))
         self.at_hand = wheel.still(self.at_hand)
 
     def hold_back(self) -> None:
         """A record cannot be read."""
         if self.at_hand:
-            self.schedule.held_back.add(self.rng.choice(self.at_hand).sid)
+            self.schedule.held_back.add(self.rng.choice(self.at_hand).schedule_id)
 
     def read_held_back(self) -> None:
         self.schedule.held_back.clear()
@@ -212,7 +220,9 @@ class Life:
         if fill is None:
             return
         parked = sorted(parked_of(fill, disk.read, lambda _: True))
-        names = {(n.subject_id, n.delay_id): (n.sid, n.due, n.status) for n in names_of(fill)}
+        names = {
+            (n.subject_id, n.delay_id): (n.schedule_id, n.due, n.status) for n in names_of(fill)
+        }
         disk.files.append(File(parked, fill.tombstones, names))
         disk.filled, disk.delivered_until = fill.end, fill.delivered_until
         disk.pending, disk.remembered, disk.done = fill.pending, fill.remembered, fill.done
@@ -256,16 +266,18 @@ class Life:
         for position, subject_id in zip(recent[0::3], recent[2::3], strict=True):
             if position < mark:
                 for at, head in heads_of(self.disk.frames[position][2]):
-                    sid = position + HEADER_SIZE + at
-                    yield Unfiled(head.due, sid, head.length, subject_id, head.id_length > 0)
+                    schedule_id = position + HEADER_SIZE + at
+                    yield Unfiled(
+                        head.due, schedule_id, head.length, subject_id, head.id_length > 0
+                    )
 
     def admit(self, number: int, since: int, border: int, mark: int) -> None:
         struck = self.schedule.finished.struck_recently()
         for file in self.disk.files:
-            struck |= {tombstone.sid for tombstone in file.tombstones}
+            struck |= {tombstone.schedule_id for tombstone in file.tombstones}
         parked = [p for p in self.disk.files[number].parked if since <= p.due < border]
-        dues = {p.sid: next(heads_of(p.record, 0))[1].due for p in parked}
-        dues = {p.sid: dues[p.sid] for p in parked if dues[p.sid] != p.due}
+        dues = {p.schedule_id: next(heads_of(p.record, 0))[1].due for p in parked}
+        dues = {p.schedule_id: dues[p.schedule_id] for p in parked if dues[p.schedule_id] != p.due}
         self.schedule.admit(number, b"".join(map(_entry, parked)), struck, mark, dues)
 
     def load_rest(self) -> None:
@@ -314,7 +326,7 @@ class Life:
 def _entry(parked: Parked) -> bytes:
     named = next(heads_of(parked.record, 0))[1].id_length > 0
     length = len(parked.record) | (NAMED if named else 0)
-    return ENTRY.pack(parked.due, parked.sid, 0, length, parked.subject_id)
+    return ENTRY.pack(parked.due, parked.schedule_id, 0, length, parked.subject_id)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -28,32 +28,32 @@ class WheelMachine(RuleBasedStateMachine):
         super().__init__()
         self.wheel = Wheel()
         self.waiting: dict[int, Entry] = {}
-        """What is in the wheel and was not given, by sid."""
+        """What is in the wheel and was not given, by schedule_id."""
         self.named: set[int] = set()
         self.at_hand: dict[int, Entry] = {}
         self.passed_over = False
-        self.next_sid = 100
+        self.next_schedule_id = 100
 
-    def _sids(self, count: int) -> list[int]:
-        first, self.next_sid = self.next_sid, self.next_sid + 10 * count
-        return list(range(first, self.next_sid, 10))
+    def _schedule_ids(self, count: int) -> list[int]:
+        first, self.next_schedule_id = self.next_schedule_id, self.next_schedule_id + 10 * count
+        return list(range(first, self.next_schedule_id, 10))
 
     @rule(due=DUES, named=st.booleans(), subject=st.integers(1, 3))
     def add(self, due: int, named: bool, subject: int) -> None:
-        (sid,) = self._sids(1)
-        self.wheel.add(due, sid, sid + 1, subject, named)
-        self.waiting[sid] = Entry(due, sid, 0, sid + 1, subject, LOG)
-        self.named.update([sid] if named else [])
+        (schedule_id,) = self._schedule_ids(1)
+        self.wheel.add(due, schedule_id, schedule_id + 1, subject, named)
+        self.waiting[schedule_id] = Entry(due, schedule_id, 0, schedule_id + 1, subject, LOG)
+        self.named.update([schedule_id] if named else [])
 
     @rule(dues=st.lists(DUES, max_size=20), flags=st.one_of(st.none(), st.integers(0, 1 << 20)))
     def add_many(self, dues: list[int], flags: int | None) -> None:
-        sids = self._sids(len(dues))
-        lengths = [sid % 1000 for sid in sids]
+        schedule_ids = self._schedule_ids(len(dues))
+        lengths = [schedule_id % 1000 for schedule_id in schedule_ids]
         named = None if flags is None else [bool(flags >> i & 1) for i in range(len(dues))]
-        for i, sid in enumerate(sids):
-            self.wheel.add(dues[i], sid, lengths[i], 4, named is not None and named[i])
-            self.waiting[sid] = Entry(dues[i], sid, 0, lengths[i], 4, LOG)
-            self.named.update([sid] if named and named[i] else [])
+        for i, schedule_id in enumerate(schedule_ids):
+            self.wheel.add(dues[i], schedule_id, lengths[i], 4, named is not None and named[i])
+            self.waiting[schedule_id] = Entry(dues[i], schedule_id, 0, lengths[i], 4, LOG)
+            self.named.update([schedule_id] if named and named[i] else [])
 
     @rule(
         dues=st.lists(DUES, max_size=30).map(sorted),
@@ -62,11 +62,17 @@ class WheelMachine(RuleBasedStateMachine):
     )
     def add_table(self, dues: list[int], number: int, flags: int) -> None:
         table = b""
-        for i, (due, sid) in enumerate(zip(dues, self._sids(len(dues)), strict=True)):
+        for i, (due, schedule_id) in enumerate(
+            zip(dues, self._schedule_ids(len(dues)), strict=True)
+        ):
             named = flags >> i & 1
-            table += ENTRY.pack(due, sid, sid * 7, sid % 500 | named * NAMED, 5)
-            self.waiting[sid] = Entry(due, sid, sid * 7, sid % 500, 5, number)
-            self.named.update([sid] if named else [])
+            table += ENTRY.pack(
+                due, schedule_id, schedule_id * 7, schedule_id % 500 | named * NAMED, 5
+            )
+            self.waiting[schedule_id] = Entry(
+                due, schedule_id, schedule_id * 7, schedule_id % 500, 5, number
+            )
+            self.named.update([schedule_id] if named else [])
         self.wheel.add_table(number, table)
 
     @rule(until=DUES)
@@ -89,47 +95,51 @@ class WheelMachine(RuleBasedStateMachine):
         assert entries == expected[: len(entries)]
         assert bool(entries) == bool(expected)
         for entry in entries:
-            self.at_hand[entry.sid] = entry
-            del self.waiting[entry.sid]
+            self.at_hand[entry.schedule_id] = entry
+            del self.waiting[entry.schedule_id]
 
     @precondition(lambda self: self.at_hand)
     @rule(data=st.data())
     def deliver(self, data: st.DataObject) -> None:
-        sids = data.draw(st.lists(st.sampled_from(sorted(self.at_hand)), unique=True))
-        self.wheel.delivered(sids)
-        for sid in sids:
-            del self.at_hand[sid]
-            self.named.discard(sid)
+        schedule_ids = data.draw(st.lists(st.sampled_from(sorted(self.at_hand)), unique=True))
+        self.wheel.delivered(schedule_ids)
+        for schedule_id in schedule_ids:
+            del self.at_hand[schedule_id]
+            self.named.discard(schedule_id)
 
     @precondition(lambda self: self.at_hand or self.waiting)
     @rule(data=st.data(), moved_to=st.one_of(st.none(), DUES))
     def cancel_or_move(self, data: st.DataObject, moved_to: int | None) -> None:
         both = {**self.at_hand, **self.waiting}
-        sid = data.draw(st.sampled_from(sorted(both)))
-        entry, named = both[sid], sid in self.named
-        assert self.wheel.cancel(sid, entry.due)
-        assert not self.wheel.cancel(sid, entry.due)
-        self.at_hand.pop(sid, None)
-        self.waiting.pop(sid, None)
-        self.named.discard(sid)
+        schedule_id = data.draw(st.sampled_from(sorted(both)))
+        entry, named = both[schedule_id], schedule_id in self.named
+        assert self.wheel.cancel(schedule_id, entry.due)
+        assert not self.wheel.cancel(schedule_id, entry.due)
+        self.at_hand.pop(schedule_id, None)
+        self.waiting.pop(schedule_id, None)
+        self.named.discard(schedule_id)
         assert self.wheel.still([entry]) == []
         self.passed_over = True
         if moved_to is not None and entry.source == LOG:
-            (new,) = self._sids(1)
+            (new,) = self._schedule_ids(1)
             self.wheel.add(moved_to, new, entry.length, entry.subject_id, named)
-            self.waiting[new] = entry._replace(due=moved_to, sid=new)
+            self.waiting[new] = entry._replace(due=moved_to, schedule_id=new)
             self.named.update([new] if named else [])
 
-    @rule(due=DUES, sid=st.integers(100, 2_000))
-    def cancel_what_is_not_there(self, due: int, sid: int) -> None:
-        if sid not in self.waiting and sid not in self.at_hand:
-            assert not self.wheel.cancel(sid, due)
+    @rule(due=DUES, schedule_id=st.integers(100, 2_000))
+    def cancel_what_is_not_there(self, due: int, schedule_id: int) -> None:
+        if schedule_id not in self.waiting and schedule_id not in self.at_hand:
+            assert not self.wheel.cancel(schedule_id, due)
 
     @invariant()
     def it_is_as_the_list(self) -> None:
         wheel, both = self.wheel, [*self.waiting.values(), *self.at_hand.values()]
         assert wheel.count == len(both)
-        assert {sid for sid in range(100, self.next_sid, 10) if wheel.holds(sid)} == self.named
+        assert {
+            schedule_id
+            for schedule_id in range(100, self.next_schedule_id, 10)
+            if wheel.holds(schedule_id)
+        } == self.named
         assert sorted(wheel.still(both)) == sorted(self.at_hand.values())
         expected = min((entry.due for entry in self.waiting.values()), default=None)
         found = wheel.next_due()
@@ -139,8 +149,8 @@ class WheelMachine(RuleBasedStateMachine):
             assert found == expected
         assert wheel.files_in_use() >= {entry.source for entry in both} - {LOG}
         floor = wheel.log_floor()
-        sids = [entry.sid for entry in both if entry.source == LOG]
-        assert not sids or (floor is not None and floor <= min(sids))
+        schedule_ids = [entry.schedule_id for entry in both if entry.source == LOG]
+        assert not schedule_ids or (floor is not None and floor <= min(schedule_ids))
 
 
 def test_nothing_is_lost_repeated_or_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,16 +162,18 @@ def test_an_instant_with_many_messages_is_given_in_order_of_scheduling_and_in_bo
     None
 ):
     wheel = Wheel()
-    sids = list(range(1_000, 41_000))
-    for sid in sids[1::2]:
-        wheel.add(BASE + 7, sid, 1, 1, False)
-    table = b"".join(ENTRY.pack(BASE + 7, sid, 0, 1, 2) for sid in sids[0::2])
+    schedule_ids = list(range(1_000, 41_000))
+    for schedule_id in schedule_ids[1::2]:
+        wheel.add(BASE + 7, schedule_id, 1, 1, False)
+    table = b"".join(
+        ENTRY.pack(BASE + 7, schedule_id, 0, 1, 2) for schedule_id in schedule_ids[0::2]
+    )
     wheel.add_table(9, table)
     given: list[int] = []
     while entries := wheel.take(BASE + 8, 1_000):
         assert 1 <= len(entries) <= 1_000
-        given += [entry.sid for entry in entries]
-    assert given == sids
+        given += [entry.schedule_id for entry in entries]
+    assert given == schedule_ids
     wheel.delivered(given)
     assert (wheel.count, wheel.next_due(), wheel.log_floor()) == (0, None, None)
     assert wheel.files_in_use() == set()
@@ -184,10 +196,10 @@ def test_a_message_for_the_notch_at_hand_is_given_before_later_ones() -> None:
     wheel = Wheel()
     wheel.add(BASE + 10, 1, 1, 1, False)
     wheel.add(BASE + 300, 2, 1, 1, False)
-    assert [entry.sid for entry in wheel.take(BASE + 100)] == [1]
+    assert [entry.schedule_id for entry in wheel.take(BASE + 100)] == [1]
     wheel.add(BASE + 200, 3, 1, 1, False)
     assert wheel.next_due() == BASE + 200
-    assert [entry.sid for entry in wheel.take(BASE + 500)] == [3, 2]
+    assert [entry.schedule_id for entry in wheel.take(BASE + 500)] == [3, 2]
 
 
 def test_a_message_cancelled_twice_is_counted_once() -> None:
@@ -197,7 +209,7 @@ def test_a_message_cancelled_twice_is_counted_once() -> None:
     assert wheel.cancel(1, BASE)
     assert not wheel.cancel(1, BASE)
     assert wheel.count == 1
-    assert [entry.sid for entry in wheel.take(BASE + 1)] == [2]
+    assert [entry.schedule_id for entry in wheel.take(BASE + 1)] == [2]
     assert wheel.cancel(2, BASE)
     assert not wheel.cancel(2, BASE)
     assert wheel.count == 0

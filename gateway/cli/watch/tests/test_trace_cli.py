@@ -105,9 +105,9 @@ def test_a_message_for_later_has_no_trace() -> None:
     answer = {
         "subject": "orders",
         "delay_id": "i",
-        "sid": None,
+        "schedule_id": None,
         "history": "all",
-        "delay": {"state": "pending", "due": T, "sid": 5},
+        "delay": {"state": "pending", "due": T, "schedule_id": 5},
         "events": [{"at": T, "event": "scheduled", "text": "for later"}],
     }
     with answering({"/trace": (200, answer)}) as fake:
