@@ -117,7 +117,7 @@ def hand_out(
     policy: SharePolicy,
     *,
     earliest: int,
-    high_watermark: int,
+    readable_end: int,
     sharers: int,
     max_records: int,
     caution: Caution,
@@ -126,12 +126,12 @@ def hand_out(
 ) -> list[Range]:
     """What this member is to get now: what waits to be delivered again first, then from the cursor.
     `everything`: there is nobody to leave a part to."""
-    at_hand = waiting(progress, high_watermark)
+    at_hand = waiting(progress, readable_end)
     if not at_hand:
         return []
     most = max_records
     if not everything:
-        room = policy.room(progress, log, high_watermark, sharers, now)
+        room = policy.room(progress, log, readable_end, sharers, now)
         known = bool(policy.pace(log.member_id).rate)
         most = min(most, room, portion(at_hand, sharers, known))
     if most <= 0:
@@ -143,7 +143,7 @@ def hand_out(
             return given
         most -= sum(part.size for part in given)
     first = max(progress.cursor, earliest)
-    fresh = min(most, high_watermark - first)
+    fresh = min(most, readable_end - first)
     if fresh > 0 and len(given) < MOST_RANGES:
         given.append(Range(first, fresh, 1))
     return given

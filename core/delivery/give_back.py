@@ -122,7 +122,7 @@ def fail(
     subject_id: int,
     offset: int,
     *,
-    high_watermark: int,
+    readable_end: int,
     reject: bool,
     after_ms: int | None,
     reason: str,
@@ -131,7 +131,7 @@ def fail(
 ) -> list[actions.Action]:
     """A client says that it could not handle a message, by the offset that it saw. Nothing to do: it has
     said so before. Raises Refused."""
-    slot, lease = _find(groups, group, subject_id, offset, high_watermark)
+    slot, lease = _find(groups, group, subject_id, offset, readable_end)
     if lease is None:
         return []
     if reject or lease.attempt >= policy.limit:
@@ -148,14 +148,14 @@ def fail(
 
 
 def _find(
-    groups: Groups, group: Group, subject_id: int, offset: int, high_watermark: int
+    groups: Groups, group: Group, subject_id: int, offset: int, readable_end: int
 ) -> tuple[int, Lease | None]:
     """The slot and the one message that an offset names; None: it was given back before."""
     progress, (slot, pull) = group.progress.get(subject_id), split_offset(offset)
     if slot:
         return slot, _find_pull(groups, group, subject_id, slot, pull, offset)
     if progress is None or not progress.shared:
-        return 0, _find_plain(progress, offset, high_watermark)
+        return 0, _find_plain(progress, offset, readable_end)
     for log in progress.pull_logs.values():
         if isinstance(log, ShareLog):
             for lease in log.find(offset, offset + 1):
@@ -198,11 +198,11 @@ def _pull(lease: Lease) -> int:
     return lease.pull
 
 
-def _find_plain(progress: Progress | None, offset: int, high_watermark: int) -> Lease | None:
+def _find_plain(progress: Progress | None, offset: int, readable_end: int) -> Lease | None:
     """Nobody knows which messages were read with plain offsets: a Fetch does not say for which group it is.
     So a client is believed that names any message from the group's position on."""
-    if offset >= high_watermark:
-        raise Refused(f"{offset} was never delivered: the subject ends at {high_watermark}")
+    if offset >= readable_end:
+        raise Refused(f"{offset} was never delivered: the subject ends at {readable_end}")
     if progress is None:
         return Lease(0, offset, 1, 1)
     if _is_given_back(progress, offset):

@@ -172,14 +172,14 @@ class SharePolicy:
                 del self._paces[member_id]
 
     def room(
-        self, progress: Progress, log: PullLog, high_watermark: int, sharers: int, now: float
+        self, progress: Progress, log: PullLog, readable_end: int, sharers: int, now: float
     ) -> int:
         """How many more messages this member may hold."""
         pace = self.pace(log.member_id)
         room = pace.window - log.unacked
         if room <= 0 or sharers < 2:
             return max(0, room)
-        share = self._share(progress, high_watermark, sharers, now)
+        share = self._share(progress, readable_end, sharers, now)
         left = int(share - pace.queued(log.unacked, now))
         if left > 0:
             pace.over_since = None
@@ -188,7 +188,7 @@ class SharePolicy:
             pace.over_since = now
         return min(room, max(1, share // 64)) if now - pace.over_since >= PATIENCE else 0
 
-    def _share(self, progress: Progress, high_watermark: int, sharers: int, now: float) -> int:
+    def _share(self, progress: Progress, readable_end: int, sharers: int, now: float) -> int:
         """A member's share of all that is not handled yet."""
         if now - self._summed_at >= SUMMED_FOR:
             self._summed_at = now
@@ -196,7 +196,7 @@ class SharePolicy:
                 self.pace(log.member_id).queued(log.unacked, now)
                 for log in progress.pull_logs.values()
             )
-        return ceil((waiting(progress, high_watermark) + self._queued) / sharers)
+        return ceil((waiting(progress, readable_end) + self._queued) / sharers)
 
     def nothing_given(self, log: PullLog, now: float) -> None:
         """The member asked and got nothing."""
@@ -213,13 +213,13 @@ class SharePolicy:
         self,
         progress: Progress,
         *,
-        high_watermark: int,
+        readable_end: int,
         sharers: int,
         now: float,
         after_ms: int,
     ) -> str | None:
         """The member that is to be told to rebalance; it is not named again for a while."""
-        if sharers < 2 or waiting(progress, high_watermark):
+        if sharers < 2 or waiting(progress, readable_end):
             return None
         if 0 <= now - self._looked_at < SUMMED_FOR:  # whoever asks, the answer is the same
             return None
@@ -256,9 +256,9 @@ class SharePolicy:
         return since is not None and now - since >= after and queues[member_id] <= most / 4
 
 
-def waiting(progress: Progress, high_watermark: int) -> int:
+def waiting(progress: Progress, readable_end: int) -> int:
     """How many messages could be handed out."""
-    return max(0, high_watermark - progress.cursor) + progress.redelivery.total
+    return max(0, readable_end - progress.cursor) + progress.redelivery.total
 
 
 class Policies:

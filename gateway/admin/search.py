@@ -78,10 +78,10 @@ async def browse(broker: Broker, arguments: Arguments) -> Answer:
         raise _bad("give one of offset, time and last")
     if time is not None:
         place = await broker.log.offset_for_timestamp(subject, time)
-        offset = subject.high_watermark if place is None else place[1]
+        offset = subject.readable_end if place is None else place[1]
     query = Query(subject, first=offset, newest=last, **_page(arguments))
     found = await search(broker, query)
-    bounds = {"earliest": subject.earliest, "end": subject.high_watermark}
+    bounds = {"earliest": subject.earliest, "end": subject.readable_end}
     return Answer(200, {"subject": subject.name, **bounds, **_found(found)})
 
 

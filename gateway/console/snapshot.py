@@ -216,7 +216,7 @@ class Snapshots:
         for subject_id, progress in list(group.progress.items()):
             subject = by_id.get(subject_id)
             if subject is not None:
-                total += count_open(progress, subject.earliest, subject.high_watermark)
+                total += count_open(progress, subject.earliest, subject.readable_end)
             await turns.give_way()
         return total
 
@@ -232,7 +232,7 @@ async def summary(broker: Broker, group: Group, turns: _Turns | None = None) -> 
             moved_at = max(moved_at, progress.committed_at)
             if _is_plain(progress):
                 position = progress.position or 0
-                lag += max(0, subject.high_watermark - position)
+                lag += max(0, subject.readable_end - position)
                 done += position
                 continue
             found = standing(progress, subject)

@@ -54,7 +54,7 @@ class Failures:
             group,
             subject.id,
             failure.offset,
-            high_watermark=subject.high_watermark,
+            readable_end=subject.readable_end,
             reject=failure.reject,
             after_ms=failure.after_ms,
             reason=failure.reason,

@@ -207,7 +207,7 @@ class Offsets:
     def _begin_again(self, done: Commit, group: Group, subject: Subject, end: int) -> None:
         """A member that shares and is alone begins at an end of the subject."""
         if len(group.members) == 1:
-            sequence = subject.earliest if end == EARLIEST else subject.high_watermark
+            sequence = subject.earliest if end == EARLIEST else subject.readable_end
             done.changes.append(actions.Share(group.id, subject.id, sequence))
             done.begun.append(subject.id)
 

@@ -40,7 +40,7 @@ def start(group: Group | None, subject: Subject) -> Start:
     lowest = None if progress is None else progress.lowest_unacked()
     if group is None or not group.is_share or progress is None or lowest is None:
         return Start()
-    fresh = max(0, subject.high_watermark - max(progress.cursor, subject.earliest))
+    fresh = max(0, subject.readable_end - max(progress.cursor, subject.earliest))
     return Start(max(lowest, subject.earliest), fresh + progress.unacked)
 
 
@@ -70,7 +70,7 @@ def alter(
     if group is None:
         made += [actions.Group(gid, group_id), actions.Emptied(gid, SHARE, SHARE, now_ms)]
     for subject, offset in starts.items():
-        begin = max(subject.earliest, min(offset, subject.high_watermark))
+        begin = max(subject.earliest, min(offset, subject.readable_end))
         made.append(actions.Share(gid, subject.id, begin))
     return made
 

@@ -48,7 +48,7 @@ class ShareStarts:
             if subject is None or (progress is not None and progress.shared):
                 continue
             first = await self._log.offset_for_timestamp(subject, since)
-            found[subject.id] = subject.high_watermark if first is None else first[1]
+            found[subject.id] = subject.readable_end if first is None else first[1]
         return found
 
     @contextmanager
@@ -64,4 +64,4 @@ class ShareStarts:
         if subject.id in self._found:
             return self._found[subject.id]
         latest = self._registry.group_config(group).share_auto_offset_reset == LATEST
-        return subject.high_watermark if latest else subject.earliest
+        return subject.readable_end if latest else subject.earliest

@@ -81,11 +81,11 @@ def _delete(broker: Broker, name: str, partition: int, offset: int) -> DeleteRec
         if subject.name in INTERNAL:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is internal")
         if offset == HIGH_WATERMARK:
-            offset = subject.high_watermark
-        if not 0 <= offset <= subject.high_watermark:
+            offset = subject.readable_end
+        if not 0 <= offset <= subject.readable_end:
             raise Refused(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{offset} is not between 0 and the high watermark {subject.high_watermark}",
+                f"{offset} is not between 0 and the high watermark {subject.readable_end}",
             )
         if offset > subject.earliest:
             broker.log.raise_earliest_nowait(subject, offset)

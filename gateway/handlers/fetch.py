@@ -185,7 +185,7 @@ class _Answer:
     def overtaken(self) -> bool:
         """Whether something has come while others were being read."""
         return any(
-            subject.high_watermark != seen or subject.deleted
+            subject.readable_end != seen or subject.deleted
             for subject, seen in self.awaited.items()
         )
 
@@ -209,7 +209,7 @@ class _Answer:
             if partition.fetch_offset >> SLOT_SHIFT > 0:
                 return await self._read_shared(subject, partition)
             leader_epoch.check(partition.current_leader_epoch)
-            self.awaited[subject] = subject.high_watermark
+            self.awaited[subject] = subject.readable_end
             records = await self._records(subject, partition, number)
         except ANSWERABLE as error:
             self._failed = True
@@ -217,8 +217,8 @@ class _Answer:
             return _failed(index, error.error_code)
         return PartitionData(
             partition_index=0,
-            high_watermark=subject.high_watermark,
-            last_stable_offset=subject.high_watermark,
+            high_watermark=subject.readable_end,
+            last_stable_offset=subject.readable_end,
             log_start_offset=subject.earliest,
             aborted_transactions=self._aborted,
             records=records,
@@ -238,8 +238,8 @@ class _Answer:
             self._fenced = True
         return PartitionData(
             partition_index=0,
-            high_watermark=shared.high_watermark,
-            last_stable_offset=shared.high_watermark,
+            high_watermark=shared.readable_end,
+            last_stable_offset=shared.readable_end,
             log_start_offset=shared.log_start,
             aborted_transactions=self._aborted,
             records=shared.records or b"",
@@ -255,7 +255,7 @@ class _Answer:
             self._session.note_read(subject.id, partition.fetch_offset)
         offset = before.following if before.batches else partition.fetch_offset
         # A producer may know an offset before its batch is synced and can be read.
-        if subject.high_watermark <= offset <= subject.next_sequence:
+        if subject.readable_end <= offset <= subject.next_sequence:
             return before.batches or b""
         limit = min(partition.partition_max_bytes - before.size, self._room - self.size)
         if self.size and limit <= 0:
@@ -273,7 +273,7 @@ class _Answer:
             self.size += size
             before = _Read(subject, before.batches + more, before.size + size)
             self._read[number] = before
-            if self._short and before.following < subject.high_watermark:
+            if self._short and before.following < subject.readable_end:
                 # More is there, and the client can have it with its next Fetch.
                 self._cut_short = True
         elif self._cramped:

@@ -106,7 +106,7 @@ async def _wait_for_sync(broker: Broker, request: ListOffsetsRequest) -> None:
     by_name = broker.log.subjects.by_name
     for topic in request.topics:
         subject = by_name.get(topic.name)
-        if subject is None or subject.high_watermark == subject.next_sequence:
+        if subject is None or subject.readable_end == subject.next_sequence:
             continue
         if any(asked.timestamp not in AT_THE_START for asked in topic.partitions):
             with trio.move_on_after(SYNC_SECONDS), broker.long_poll(), suppress(StorageError):
@@ -127,7 +127,7 @@ async def _find(session: Session, subject: Subject, timestamp: int) -> tuple[int
     broker = session.broker
     if timestamp == LATEST:
         own = own_latest(session, subject)
-        return -1, subject.high_watermark if own is None else own
+        return -1, subject.readable_end if own is None else own
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         session.asked_earliest = subject.id
         return -1, subject.earliest

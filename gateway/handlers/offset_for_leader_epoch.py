@@ -86,7 +86,5 @@ def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEn
     return EpochEndOffset(
         partition=asked.partition,
         leader_epoch=leader_epoch.CURRENT,
-        end_offset=BEYOND
-        if subject.id in broker.actions.groups.numbers
-        else subject.high_watermark,
+        end_offset=BEYOND if subject.id in broker.actions.groups.numbers else subject.readable_end,
     )

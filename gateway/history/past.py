@@ -131,10 +131,10 @@ async def _search(
     def fits(record: Record) -> bool:
         return record.key in wanted and about(_decoded(record))
 
-    slices = Slices(log, history, at[1], history.high_watermark, budget, marks=tuple(keys))
+    slices = Slices(log, history, at[1], history.readable_end, budget, marks=tuple(keys))
     while len(found) < most and (records := await slices.next(fits)) is not None:
         found += map(_decoded, records)
-    cut = len(found) >= most or (budget.spent and slices.at < history.high_watermark)
+    cut = len(found) >= most or (budget.spent and slices.at < history.readable_end)
     return Past(found[:most], cut)
 
 

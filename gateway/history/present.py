@@ -118,7 +118,7 @@ async def _letters_in(
         return said.subject == origin and said.sequence == sequence
 
     marks = (header(SEQUENCE.encode(), wanted[1]),)
-    slices = Slices(broker.log, letters, begin, letters.high_watermark, budget, marks=marks)
+    slices = Slices(broker.log, letters, begin, letters.readable_end, budget, marks=marks)
     found: list[dict[str, Any]] = []
     while (records := await slices.next(fits)) is not None:
         for record in records:

@@ -71,7 +71,7 @@ class Slices:
         is not looked at further."""
         self._log = log
         self._subject = subject
-        self._end = min(end, subject.high_watermark)
+        self._end = min(end, subject.readable_end)
         self._budget = budget
         self._marks = marks
         self.at = max(begin, subject.earliest)

@@ -125,7 +125,7 @@ class History:
         """What has happened so far is in the subject, and can be read, as far as it can be written."""
         await self._write()
         subject = self._subject
-        if subject is not None and subject.high_watermark < subject.next_sequence:
+        if subject is not None and subject.readable_end < subject.next_sequence:
             try:
                 await self._log.wait_synced()
             except KumquatError as error:

@@ -99,7 +99,7 @@ async def newest(
 ) -> tuple[int | None, bool]:
     """The sequence of the newest message that fits; and whether all was searched. `mark`: bytes that such
     a message has. `fits` is called in a thread."""
-    budget, end = Budget(), subject.high_watermark
+    budget, end = Budget(), subject.readable_end
     while end > subject.earliest and not budget.spent:
         begin = max(subject.earliest, end - _WINDOW)
         slices, found = Slices(broker.log, subject, begin, end, budget, marks=(mark,)), -1
@@ -120,7 +120,7 @@ async def _read(
     broker: Broker, subject: Subject, sequence: int
 ) -> tuple[Record | None, int | None]:
     """The message, and when it was stored, as far as that can be read."""
-    if not subject.earliest <= sequence < subject.high_watermark:
+    if not subject.earliest <= sequence < subject.readable_end:
         return None, None
     budget = Budget()
     slices = Slices(broker.log, subject, sequence, sequence + 1, budget)

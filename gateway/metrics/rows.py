@@ -50,7 +50,7 @@ def subject_lines(
         Family(
             f"{prefix}_current_offset",
             "Current Offset of a Broker at Topic/Partition",
-            each_has(partitions, lambda row: row.high_watermark),
+            each_has(partitions, lambda row: row.readable_end),
         ),
         Family(
             f"{prefix}_oldest_offset",

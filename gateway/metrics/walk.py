@@ -41,7 +41,7 @@ Pair = tuple[int, int]
 class SubjectRow(NamedTuple):
     name: str
     earliest: int
-    high_watermark: int
+    readable_end: int
     next_sequence: int
 
 
@@ -83,7 +83,7 @@ class Walk:
         for begin in range(0, len(subjects), SLICE):
             some = subjects[begin : begin + SLICE]
             counts.update([(subject.id, subject.next_sequence) for subject in some])
-            messages += sum([subject.high_watermark - subject.earliest for subject in some])
+            messages += sum([subject.readable_end - subject.earliest for subject in some])
             await clock.maybe_give_way()
         for name in INTERNAL:
             internal = self._subjects.by_name.get(name)
@@ -138,7 +138,7 @@ class Walk:
                     SubjectRow(
                         subject.name,
                         subject.earliest,
-                        subject.high_watermark,
+                        subject.readable_end,
                         subject.next_sequence,
                     )
                 )
@@ -213,7 +213,7 @@ def _behind(progress: Progress, subject: Subject) -> int | None:
     begin = progress.cursor if progress.shared else progress.position
     if begin is None or begin < 0:  # a client committed "the earliest" or "the latest"
         return None
-    return max(0, subject.high_watermark - begin)
+    return max(0, subject.readable_end - begin)
 
 
 def _pair_row(group: Group, subject: Subject, progress: Progress) -> PairRow | None:

@@ -67,7 +67,7 @@ class Slicer:
         self._keys = keys
         self._check = check
         self._limit = limit
-        self._high = self._subject.high_watermark
+        self._high = self._subject.readable_end
         if query.end is not None:
             self._high = min(self._high, query.end)
         if query.newest and query.after is not None:

@@ -231,7 +231,7 @@ class Story:
     async def _commit_plain(self) -> None:
         """A consumer that keeps no membership. Where it was is known before it goes on."""
         await self._check_commit()
-        offset = self.world.broker.log.subjects.by_name[PLAIN].high_watermark
+        offset = self.world.broker.log.subjects.by_name[PLAIN].readable_end
         partition = OffsetCommitRequestPartition(0, offset, committed_metadata="x" * 3_000)
         request = OffsetCommitRequest(
             "plain", topics=[OffsetCommitRequestTopic(PLAIN, [partition])]
@@ -271,7 +271,7 @@ class Story:
         subject = self.world.broker.log.subjects.by_name[SHARED]
         progress = self.world.broker.actions.groups.by_name["sharers"].progress[subject.id]
         assert progress.settled, "the group has unacked messages"
-        assert progress.cursor == subject.high_watermark, "the group has not come to the end"
+        assert progress.cursor == subject.readable_end, "the group has not come to the end"
         assert self.world.damage() == (0, 0), "something readable counts as lost, or as damaged"
         assert self.world.broker.statistics().delay.failing is None
 
@@ -317,7 +317,7 @@ class Story:
         for topic, name in FAILING.items():
             group, subject = broker.actions.groups.by_name[name], broker.log.subjects.by_name[topic]
             progress = group.progress[subject.id]
-            if not progress.settled or progress.cursor != subject.high_watermark:
+            if not progress.settled or progress.cursor != subject.readable_end:
                 found.append(name)
         return found
 

@@ -141,7 +141,7 @@ class HeldStory(Story):
     # --- requests --------------------------------------------------------------------------------
 
     async def _commit_once(self) -> None:
-        offset = self.world.broker.log.subjects.by_name[PLAIN].high_watermark
+        offset = self.world.broker.log.subjects.by_name[PLAIN].readable_end
         self._maybe_committed.add(offset)
         await self._commit_plain()
 

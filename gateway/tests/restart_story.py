@@ -81,7 +81,7 @@ class RestartStory:
         self._book.check(TOPIC, records, first, over=True)
         assert [record.offset for record in records] == list(range(_BATCHES * _RECORDS))
         subject = self._world.broker.log.subjects.by_name[TOPIC]
-        for sequence in range(0, subject.high_watermark, _RECORDS):
+        for sequence in range(0, subject.readable_end, _RECORDS):
             # What a search, or a Fetch by time, goes by.
             block = self._world.broker.log.reader.locator.block(subject, sequence)
             assert block.entries, f"a search does not find {sequence}"

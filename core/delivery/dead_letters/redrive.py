@@ -128,7 +128,7 @@ class Redrives:
         for subject_id, progress in group.progress.items() if group is not None else ():
             subject = by_id.get(subject_id)
             if subject is not None:
-                bounds = subject.earliest, subject.high_watermark
+                bounds = subject.earliest, subject.readable_end
                 found.append(LetterSubject(subject.name, count_open(progress, *bounds), *bounds))
         return sorted(found, key=lambda each: each.name)
 
@@ -300,7 +300,7 @@ class _Scan:
         self._progress = progress
         self._wanted = wanted
         self._at = after + 1
-        self._end = subject.high_watermark
+        self._end = subject.readable_end
         self._left = SCANNED_BYTES
         self._ready: list[tuple[Letter, Body]] = []
         self._loaded_until = self._at

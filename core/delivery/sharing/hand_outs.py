@@ -138,7 +138,7 @@ class HandOuts:
     @property
     def news(self) -> tuple[int, int]:
         """Changes when there may be more to give than before."""
-        return self._fed, self.subject.high_watermark
+        return self._fed, self.subject.readable_end
 
     # --- waiting ---------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class HandOuts:
             return None
         return self._policy.steal(
             progress,
-            high_watermark=self.subject.high_watermark,
+            readable_end=self.subject.readable_end,
             sharers=self._sharers(progress, waiter.log),
             now=now,
             after_ms=self._steal_after_ms,
@@ -240,7 +240,7 @@ class HandOuts:
             progress = self._progress(waiter.log)
             if self.subject.deleted:
                 self._wake(waiter)
-            elif progress is not None and waiting(progress, self.subject.high_watermark):
+            elif progress is not None and waiting(progress, self.subject.readable_end):
                 looks += 1
                 if self.give(waiter.log, waiter.limit, waiter.most, whole=waiter.whole):
                     for other in [each for each in self._waiting if each.log is waiter.log]:
@@ -318,7 +318,7 @@ class HandOuts:
             log,
             self._policy,
             earliest=subject.earliest,
-            high_watermark=subject.high_watermark if allowed is Allowed.ALL else progress.cursor,
+            readable_end=subject.readable_end if allowed is Allowed.ALL else progress.cursor,
             sharers=sharers,
             max_records=min(most, sharing.reader.fits(subject, limit)),
             caution=caution,
@@ -366,7 +366,7 @@ class HandOuts:
         if not alone:
             self._reserved = None
             return caution
-        others = others or (fresh and progress.cursor < self.subject.high_watermark)
+        others = others or (fresh and progress.cursor < self.subject.readable_end)
         if not self._is_turn(caution, now) and others:
             return caution._replace(others_first=True)
         if self._reserved is None or not self._is_there(self._reserved):
@@ -399,7 +399,7 @@ class HandOuts:
     def _completed(self, given: Range, progress: Progress, most: int) -> Range:
         """With the rest of the batch in which it ends, where that makes at most so many. Of what is
         delivered again the rest may be elsewhere."""
-        last = self.subject.high_watermark
+        last = self.subject.readable_end
         if given.first < progress.cursor:
             together = progress.redelivery.find(given.first)
             last = given.end if together is None else together.end
@@ -419,8 +419,8 @@ class HandOuts:
     def _aligned(self, given: Range, progress: Progress) -> Range:
         """Cut down to where a batch ends, unless that costs more than half."""
         first, size, attempt, _ = given
-        end, high_watermark = first + size, self.subject.high_watermark
-        if first < progress.cursor or size < 2 or end >= high_watermark:
+        end, readable_end = first + size, self.subject.readable_end
+        if first < progress.cursor or size < 2 or end >= readable_end:
             return given
         border = self._border(first, end)
         if border < end and 2 * (border - first) >= size:

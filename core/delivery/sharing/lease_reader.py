@@ -152,10 +152,10 @@ class LeaseReader:
         """Where there may be something to read again, after a sequence that cannot be read."""
         if at < subject.earliest:
             return subject.earliest
-        if at >= subject.high_watermark:
+        if at >= subject.readable_end:
             return at
         behind = (await self.log.bounds(subject, at))[1]
-        return min(behind, subject.high_watermark)
+        return min(behind, subject.readable_end)
 
     # --- batches of which a part was given -------------------------------------------------------
 

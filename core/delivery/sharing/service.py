@@ -63,7 +63,7 @@ class Shared(NamedTuple):
 
     records: list[bytes | memoryview]
     size: int
-    high_watermark: int
+    readable_end: int
     log_start: int
     waiter: Waiter | None = None
     """Where it may wait for more. None: nothing will come, it is to be held up all the same."""
@@ -213,7 +213,7 @@ class Sharing:
 
     def _end(self, group: Group, log: PullLog, subject: Subject) -> int:
         """What clients take for the end of the log: all that this member could still be given."""
-        left = waiting(group.progress[subject.id], subject.high_watermark)
+        left = waiting(group.progress[subject.id], subject.readable_end)
         return pull_offset(log.slot, log.next + left)
 
     async def wait(

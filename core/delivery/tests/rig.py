@@ -48,12 +48,12 @@ class Messages:
     id: int = SID
     name: str = "s"
     earliest: int = 0
-    high_watermark: int = 0
+    readable_end: int = 0
     deleted: bool = False
     waiters: set[Callable[[], None]] | None = None
 
     def produce(self, count: int) -> None:
-        self.high_watermark += count
+        self.readable_end += count
         waiters, self.waiters = self.waiters, None
         for heard in waiters or ():
             heard()

@@ -49,7 +49,7 @@ class Simulation:
         self.policy = self.policies.of(1, SID)
         self.rng = Random(seed)
         self.now = 0.0
-        self.messages = self.high_watermark = messages
+        self.messages = self.readable_end = messages
         self.max_records = max_records
         self.clients: list[Client] = []
         self.steals: list[str] = []
@@ -101,7 +101,7 @@ class Simulation:
                 client.log,
                 self.policy,
                 earliest=0,
-                high_watermark=self.high_watermark,
+                readable_end=self.readable_end,
                 sharers=len(self.clients),
                 max_records=self.max_records,
                 caution=engine.Caution(16, self.max_records),
@@ -119,7 +119,7 @@ class Simulation:
     def _steal(self) -> None:
         holder = self.policy.steal(
             self.progress,
-            high_watermark=self.high_watermark,
+            readable_end=self.readable_end,
             sharers=len(self.clients),
             now=self.now,
             after_ms=1000,

@@ -92,7 +92,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.models = {1: Model(), 2: Model()}
         self.journal: list[tuple[list[Action], dict[int, Model]]] = []
         self.synced = 0
-        self.high_watermark = self.earliest = 0
+        self.readable_end = self.earliest = 0
         self.now = 0.0
         self.named: dict[tuple[int, int], tuple[int, int, str]] = {}
         """Every pull offset that was ever sent to a client, and what it named: group, message, member."""
@@ -176,7 +176,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 40))
     def produce(self, count: int) -> None:
-        self.high_watermark += count
+        self.readable_end += count
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 10.0]))
     def wait(self, seconds: float) -> None:
@@ -184,7 +184,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def retain(self, data: st.DataObject) -> None:
-        self.earliest = data.draw(st.integers(self.earliest, self.high_watermark))
+        self.earliest = data.draw(st.integers(self.earliest, self.readable_end))
 
     def log(self, data: st.DataObject) -> tuple[Group, PullLog]:
         logs = self.groups.slots.get(SID, {})
@@ -272,7 +272,7 @@ class EngineMachine(RuleBasedStateMachine):
             log,
             self.policies.of(group.id, SID),
             earliest=self.earliest,
-            high_watermark=self.high_watermark,
+            readable_end=self.readable_end,
             sharers=len(progress.pull_logs),
             max_records=most,
             caution=engine.Caution(16, 500),
@@ -283,7 +283,7 @@ class EngineMachine(RuleBasedStateMachine):
         pull = log.next
         for part in ranges:
             assert self.earliest <= part.first
-            assert part.end <= self.high_watermark
+            assert part.end <= self.readable_end
             for sequence in range(part.first, part.end):
                 model.give(log.slot, pull, sequence)
                 pull += 1

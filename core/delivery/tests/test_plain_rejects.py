@@ -30,7 +30,7 @@ def command(groups: Groups, offset: int, *, reject: bool = True) -> list[Action]
         groups.by_id[1],
         SID,
         offset,
-        high_watermark=1_000_000,
+        readable_end=1_000_000,
         reject=reject,
         after_ms=None,
         reason="",

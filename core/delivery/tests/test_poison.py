@@ -171,7 +171,7 @@ class Crowd:
     @property
     def finished(self) -> bool:
         progress = self.it.progress(1)
-        return progress.cursor == self.it.subject.high_watermark and progress.settled
+        return progress.cursor == self.it.subject.readable_end and progress.settled
 
 
 def dead(it: Rig) -> set[int]:
@@ -232,9 +232,9 @@ def test_suspects_take_half_of_the_time_at_most_from_fresh_messages(
         for _ in range(steps):
             it.subject.produce(1)
             crowd.step()
-            late += 1 if it.subject.high_watermark - it.progress(1).cursor > 2 * members else 0
+            late += 1 if it.subject.readable_end - it.progress(1).cursor > 2 * members else 0
         assert late <= steps / 2 + 2 * COMMIT_MS / 500
-        assert it.progress(1).cursor >= it.subject.high_watermark - 2 * ALONE_MS // 500
+        assert it.progress(1).cursor >= it.subject.readable_end - 2 * ALONE_MS // 500
 
 
 def test_one_failure_does_not_make_a_group_with_a_low_limit_handle_each_message_alone() -> None:

@@ -49,9 +49,9 @@ def test_a_stream_is_followed_whenever_its_readers_commit(seconds: float, rate: 
         simulation.join(client)
     worst = 0
     while simulation.now < 20.0:
-        simulation.high_watermark = simulation.messages = int(rate * simulation.now)
+        simulation.readable_end = simulation.messages = int(rate * simulation.now)
         simulation.run(until=simulation.now + 0.0049)
-        worst = max(worst, simulation.high_watermark - simulation.handled)
+        worst = max(worst, simulation.readable_end - simulation.handled)
     assert worst < rate, "readers that keep up are more than a second behind"
     assert not simulation.steals
 
@@ -61,10 +61,10 @@ def test_a_burst_after_quiet_times_is_shared() -> None:
     for client in crowd(8, 0.005, "mixed"):
         simulation.join(client)
     while simulation.now < 15.0:
-        simulation.high_watermark = simulation.messages = int(simulation.now * 20)
+        simulation.readable_end = simulation.messages = int(simulation.now * 20)
         simulation.run(until=simulation.now + 0.0049)
     before, begun = {c.name: c.done for c in simulation.clients}, simulation.now
-    simulation.high_watermark = simulation.messages = simulation.high_watermark + 20_000
+    simulation.readable_end = simulation.messages = simulation.readable_end + 20_000
     assert simulation.run() - begun <= 1.25 * 12.5
     assert all(1250 <= c.done - before[c.name] <= 3750 for c in simulation.clients)
 
@@ -145,7 +145,7 @@ def hoarder(seconds_of_work: float) -> Simulation:
     simulation.do(actions.Pull(1, SID, 1, log.next, [[0, 1100, 1]]))
     simulation.now = 100 * seconds_of_work / 1000
     simulation.do(actions.Ack(1, SID, 1, log.begin + 100))
-    simulation.high_watermark = 1100
+    simulation.readable_end = 1100
     simulation.policy.nothing_given(simulation.progress.pull_logs[2], simulation.now)
     simulation.now += 2.0
     return simulation
@@ -154,7 +154,7 @@ def hoarder(seconds_of_work: float) -> Simulation:
 def stolen(simulation: Simulation) -> str | None:
     return simulation.policy.steal(
         simulation.progress,
-        high_watermark=simulation.high_watermark,
+        readable_end=simulation.readable_end,
         sharers=2,
         now=simulation.now,
         after_ms=1000,
@@ -175,7 +175,7 @@ def test_nothing_is_taken_back_from_a_fast_member() -> None:
 
 def test_nothing_is_taken_back_while_there_is_something_to_give() -> None:
     simulation = hoarder(60)
-    simulation.high_watermark += 1
+    simulation.readable_end += 1
     assert stolen(simulation) is None
 
 

@@ -216,7 +216,7 @@ class RetryMachine(RuleBasedStateMachine):
                     assert attempt == known.attempt
                     assert known.due <= now
                     assert known.true <= true, f"{sequence} comes early"
-                assert sequence < self.rig.subject.high_watermark
+                assert sequence < self.rig.subject.readable_end
                 assert attempt <= LIMITS[gid], "it is delivered once more than the limit says"
                 near = attempt > 1 and attempt >= LIMITS[gid]
                 assert not near or (total == 1 and not before), f"{sequence} is not alone"
@@ -380,7 +380,7 @@ class RetryMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def retain(self, data: st.DataObject) -> None:
         subject = self.rig.subject
-        subject.earliest = data.draw(st.integers(subject.earliest, subject.high_watermark))
+        subject.earliest = data.draw(st.integers(subject.earliest, subject.readable_end))
 
     @rule(most=st.integers(1, 5))
     def write_dead_letters(self, most: int) -> None:
@@ -496,7 +496,7 @@ class RetryMachine(RuleBasedStateMachine):
     def say_that_a_plain_one_failed(self, offset: int, reject: bool, after: int | None) -> None:
         group, model = self.rig.groups.by_id[PLAIN], self.models[PLAIN]
         known = model.left.keys() | model.doomed.keys()
-        refused = offset >= self.rig.subject.high_watermark or (
+        refused = offset >= self.rig.subject.readable_end or (
             offset not in known and offset < model.cursor
         )
         if refused:
@@ -519,7 +519,7 @@ class RetryMachine(RuleBasedStateMachine):
                 group,
                 SID,
                 offset,
-                high_watermark=self.rig.subject.high_watermark,
+                readable_end=self.rig.subject.readable_end,
                 reject=reject,
                 after_ms=after,
                 reason="why",
@@ -605,7 +605,7 @@ class RetryMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.models[PLAIN].shared)
     @rule(count=st.integers(0, 9))
     def commit_in_order(self, count: int) -> None:
-        at = min(self.models[PLAIN].cursor + count, self.rig.subject.high_watermark)
+        at = min(self.models[PLAIN].cursor + count, self.rig.subject.readable_end)
         self.run(actions.Commit(PLAIN, SID, at, -1, ""))
 
     @precondition(lambda self: not self.models[PLAIN].shared)
@@ -719,7 +719,7 @@ class RetryMachine(RuleBasedStateMachine):
 
     def is_over(self, model: Model) -> bool:
         waits = model.left or model.held or model.doomed
-        return not waits and model.cursor >= self.rig.subject.high_watermark
+        return not waits and model.cursor >= self.rig.subject.readable_end
 
 
 def runs(held: dict[int, Held]) -> list[tuple[int, int]]:

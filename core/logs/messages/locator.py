@@ -296,11 +296,11 @@ class Locator:
         """Blocks: the first sequence of the first batch whose highest timestamp is not older; the high
         watermark when all are older. A batch without a timestamp counts as young; so does what comes
         while this looks."""
-        high_watermark = subject.high_watermark
+        readable_end = subject.readable_end
         for base, end, _, highest in self._batches(subject):
             if end > subject.earliest and (highest >= timestamp or highest < 0):
-                return max(subject.earliest, min(base, high_watermark))
-        return high_watermark
+                return max(subject.earliest, min(base, readable_end))
+        return readable_end
 
     def _batches(self, subject: Subject) -> Iterator[tuple[int, int, int, int]]:
         """Base, end, length and highest timestamp of each batch, oldest first."""

@@ -214,7 +214,7 @@ class MessageLog:
 
     def raise_earliest_nowait(self, subject: Subject, sequence: int) -> None:
         """Sequences below are gone: for readers now, after a restart once this is durable."""
-        assert sequence <= subject.high_watermark
+        assert sequence <= subject.readable_end
         self._control(EARLIEST_RAISED, subject, sequence)
         self.state.raised(subject, sequence)
         self._roll_if_full()
@@ -401,10 +401,10 @@ class MessageLog:
         """Calls back when all below `position` is durable (at once if it is), or when the log is fenced."""
         self.commit.call_when_durable(position, callback)
 
-    def _show(self, high_watermarks: dict[Subject, int]) -> None:
+    def _show(self, readable_ends: dict[Subject, int]) -> None:
         """Raise high watermarks, and wake readers."""
-        for subject, sequence in high_watermarks.items():
-            assert subject.high_watermark <= sequence <= subject.next_sequence
-            subject.high_watermark = sequence
+        for subject, sequence in readable_ends.items():
+            assert subject.readable_end <= sequence <= subject.next_sequence
+            subject.readable_end = sequence
             if subject.waiters:
                 subject.wake()

@@ -76,12 +76,12 @@ class Reader:
         self, subject: Subject, sequence: int, max_bytes: int, at_least_one: bool, *, nowait: bool
     ) -> list[Batch]:
         """Whole batches from the one that holds `sequence`, up to the high watermark."""
-        high_watermark = subject.high_watermark
-        if sequence == high_watermark:
+        readable_end = subject.readable_end
+        if sequence == readable_end:
             return []
-        if not subject.earliest <= sequence < high_watermark:
+        if not subject.earliest <= sequence < readable_end:
             raise OffsetOutOfRange(
-                f"{subject.name!r} holds sequences {subject.earliest} to {high_watermark}, "
+                f"{subject.name!r} holds sequences {subject.earliest} to {readable_end}, "
                 f"not {sequence}"
             )
         entries, i = self._locate(subject, sequence, nowait)
@@ -89,7 +89,7 @@ class Reader:
         size = 0
         for k in range(i, len(entries) // ENTRY):
             base, position, length = entries[k * ENTRY : k * ENTRY + 3]
-            if base >= high_watermark:
+            if base >= readable_end:
                 break
             size += length
             if size > max_bytes and (places or not at_least_one):
@@ -253,13 +253,13 @@ class Reader:
 
     def offset_for_timestamp(self, subject: Subject, timestamp: int) -> tuple[int, int] | None:
         """Blocks: timestamp and sequence of the first message that is not older."""
-        earliest, high_watermark = subject.earliest, subject.high_watermark
+        earliest, readable_end = subject.earliest, subject.readable_end
         for entries in self.locator.entries_since(subject, timestamp):
             for k, highest in enumerate(entries[3::ENTRY]):
                 if highest < timestamp:
                     continue
                 place = Place(*entries[k * ENTRY : k * ENTRY + 3])
-                if place.base >= high_watermark:
+                if place.base >= readable_end:
                     return None
                 for record in self._records(subject, place):
                     if record.timestamp >= timestamp and earliest <= record.offset:
@@ -268,12 +268,12 @@ class Reader:
 
     def max_timestamp(self, subject: Subject) -> tuple[int, int] | None:
         """Blocks: timestamp and sequence of the message with the highest timestamp."""
-        earliest, high_watermark = subject.earliest, subject.high_watermark
+        earliest, readable_end = subject.earliest, subject.readable_end
         best: tuple[int, Place] | None = None
         for entries in self.locator.entries_since(subject, 0):
             for k in range(0, len(entries), ENTRY):
                 place, highest = Place(*entries[k : k + 3]), entries[k + 3]
-                if place.base >= high_watermark:
+                if place.base >= readable_end:
                     break
                 if place.base < earliest and highest > (best[0] if best else -1):
                     own = [

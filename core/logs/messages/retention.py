@@ -42,7 +42,7 @@ class Retention:
         """Each subject whose earliest sequence is to be raised, and to where."""
         due = []
         for subject in subjects:
-            if subject.earliest < subject.high_watermark and not subject.deleted:
+            if subject.earliest < subject.readable_end and not subject.deleted:
                 earliest = self._earliest_to_keep(subject, now)
                 if earliest > subject.earliest:
                     due.append((subject, earliest))
@@ -55,7 +55,7 @@ class Retention:
             earliest = self._reader.locator.sequence_since(subject, now - config.retention_ms)
         if config.retention_bytes >= 0:
             by_size = self._reader.locator.sequence_keeping(subject, config.retention_bytes)
-            earliest = max(earliest, min(by_size, subject.high_watermark))
+            earliest = max(earliest, min(by_size, subject.readable_end))
         return earliest
 
     def due_segment(self, now: int) -> tuple[Segment, str] | None:

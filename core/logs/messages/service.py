@@ -390,7 +390,7 @@ class MessageService:
 
     def _raise(self, due: list[tuple[Subject, int]]) -> None:
         for subject, earliest in due:
-            if not subject.deleted and subject.earliest < earliest <= subject.high_watermark:
+            if not subject.deleted and subject.earliest < earliest <= subject.readable_end:
                 self.log.raise_earliest_nowait(subject, earliest)
         self._rounds.begin_nowait()
 

@@ -1,7 +1,7 @@
 """A subject as the log knows it, and the table of all subjects.
 
-earliest ≤ high watermark ≤ next sequence, always: readers see [earliest, high watermark), which is
-synced; [high watermark, next sequence) is written or staged but not synced yet.
+earliest ≤ readable end ≤ next sequence, always: readers see [earliest, readable end), which is
+synced; [readable end, next sequence) is written or staged but not synced yet.
 
 `entries` is the consume log of the active segment: four numbers a batch, in one flat array (base
 sequence, position of the frame, length of the batch, highest timestamp). Sealed segments keep theirs
@@ -47,12 +47,12 @@ class Subject:
         "earliest",
         "entries",
         "generation",
-        "high_watermark",
         "id",
         "name",
         "next_sequence",
         "packed",
         "producers",
+        "readable_end",
         "topic_id",
         "waiters",
     )
@@ -63,7 +63,7 @@ class Subject:
         self.name = name
         self.config = config
         self.earliest = 0
-        self.high_watermark = 0
+        self.readable_end = 0
         self.next_sequence = 0
         self.producers: dict[int, ProducerState] | None = None
         """The one that was heard of last stands last."""
@@ -77,7 +77,7 @@ class Subject:
 
     def __repr__(self) -> str:
         return (
-            f"<subject {self.id} {self.name!r} {self.earliest}..{self.high_watermark}"
+            f"<subject {self.id} {self.name!r} {self.earliest}..{self.readable_end}"
             f"..{self.next_sequence}>"
         )
 

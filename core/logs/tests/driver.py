@@ -160,7 +160,7 @@ class Driver:
         for subject in self.log.state.subjects:
             if subject.topic_id in self.promises.subjects:
                 told = self.promises.subjects[subject.topic_id]
-                told.seen = max(told.seen, subject.high_watermark)
+                told.seen = max(told.seen, subject.readable_end)
 
     def preamble(self, most: int = 1) -> bool:
         self.write()
@@ -188,7 +188,7 @@ class Driver:
             return False
         segment = due[0]
         for subject, sequence in list(retention.readable_in(segment)):
-            self.raise_earliest(subject.name, min(sequence, subject.high_watermark))
+            self.raise_earliest(subject.name, min(sequence, subject.readable_end))
         while self.log.unsynced_bytes and self.log.fenced is None:
             self.sync()
         if self.log.fenced is not None:

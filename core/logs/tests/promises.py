@@ -75,8 +75,8 @@ class Promises:
     def _check_subject(self, subject: Subject, told: Told, reader: Reader) -> None:
         who = f"{told.name}: "
         assert told.earliest <= subject.earliest <= told.earliest_tried, f"{who}earliest sequence"
-        assert subject.high_watermark == subject.next_sequence, f"{who}unsynced after recovery"
-        assert subject.high_watermark >= max(told.seen, told.end_of_acked()), f"{who}shown, gone"
+        assert subject.readable_end == subject.next_sequence, f"{who}unsynced after recovery"
+        assert subject.readable_end >= max(told.seen, told.end_of_acked()), f"{who}shown, gone"
         found = read_all(reader, subject)
         for base, content in found.items():
             assert content in told.tried.get(base, ()), f"{who}nobody wrote what is at {base}"
@@ -89,7 +89,7 @@ def read_all(reader: Reader, subject: Subject) -> dict[int, bytes]:
     """Every batch that a reader gets, by base sequence; asserts that the sequences are dense."""
     found: dict[int, bytes] = {}
     at = subject.earliest
-    while at < subject.high_watermark:
+    while at < subject.readable_end:
         batches = reader.read(subject, at, 5000, True, nowait=False)
         assert batches, f"{subject.name}: nothing to read at {at}"
         for data in batches:
@@ -99,7 +99,7 @@ def read_all(reader: Reader, subject: Subject) -> dict[int, bytes]:
             assert head.base_offset + head.record_count > at, f"{subject.name}: {at} comes twice"
             found[head.base_offset] = body(data)
             at = head.base_offset + head.record_count
-    assert at == subject.high_watermark or not found
+    assert at == subject.readable_end or not found
     return found
 
 

@@ -129,7 +129,7 @@ class Scenario:
 
     def raise_earliest(self) -> None:
         subject = self.driver.subject(self._name())
-        to = self.rng.randint(subject.earliest, subject.high_watermark)
+        to = self.rng.randint(subject.earliest, subject.readable_end)
         self.driver.raise_earliest(subject.name, to)
 
     def take_producer_ids(self) -> None:

@@ -34,7 +34,7 @@ def copied(early: int, late: int) -> tuple[Driver, FakeFiles, bytes, int]:
 @pytest.mark.parametrize("late", [1, 40])
 def test_a_live_copy_is_told_of_in_one_line_and_once(late: int, reserved: bool) -> None:
     driver, files, content, size = copied(10, late)
-    high = driver.subject("a").high_watermark
+    high = driver.subject("a").readable_end
     path = driver.log.state.active.path
     end = driver.log.written_end
     files.damage(path, content if reserved else content[:size])
@@ -44,7 +44,7 @@ def test_a_live_copy_is_told_of_in_one_line_and_once(late: int, reserved: bool) 
     assert "made while its broker ran" in line
     assert f"'a' 5 to {high - 1} ({high - 5})" in line
     subject = driver.subject("a")
-    assert subject.high_watermark == high, "a sequence that was given is given again"
+    assert subject.readable_end == high, "a sequence that was given is given again"
     assert len(driver.reader.read(subject, 0, 1 << 20, True, nowait=False)) == 5
     with pytest.raises(CorruptMessage):
         driver.reader.read(subject, 5, 1, True, nowait=False)
@@ -198,7 +198,7 @@ def test_newest_segments_that_are_gone_are_told_of_and_their_offsets_are_not_giv
     for _ in range(2):
         driver.start()
         assert not driver.errors, "said at every start"
-        assert driver.subject("c").high_watermark == 1
+        assert driver.subject("c").readable_end == 1
         assert driver.reader.read(driver.subject("a"), first, 1, True, nowait=False)
 
 

@@ -43,7 +43,7 @@ def readable(driver: Driver, name: str) -> dict[int, type[Exception] | None]:
     """What a read at each sequence comes to."""
     outcomes: dict[int, type[Exception] | None] = {}
     subject = driver.subject(name)
-    for sequence in range(subject.high_watermark):
+    for sequence in range(subject.readable_end):
         try:
             driver.reader.read(subject, sequence, 1, True, nowait=False)
         except (CorruptMessage, StorageError) as error:
@@ -56,7 +56,7 @@ def readable(driver: Driver, name: str) -> dict[int, type[Exception] | None]:
 @pytest.mark.parametrize("page", range(5))
 def test_a_sector_that_cannot_be_read_is_contained_and_healed_by_the_disk_alone(page: int) -> None:
     driver = written()
-    before = {name: driver.subject(name).high_watermark for name in ("a", "b")}
+    before = {name: driver.subject(name).readable_end for name in ("a", "b")}
     driver.files.bad_sectors.append((LOG, page * PAGE, (page + 1) * PAGE))
     last = driver.log.written_end // PAGE
     if page in (0, last):
@@ -70,7 +70,7 @@ def test_a_sector_that_cannot_be_read_is_contained_and_healed_by_the_disk_alone(
         return
     driver.start()
     assert any("the disk cannot read it" in line for line in driver.errors)
-    assert {name: driver.subject(name).high_watermark for name in ("a", "b")} == before
+    assert {name: driver.subject(name).readable_end for name in ("a", "b")} == before
     outcomes = [*readable(driver, "a").values(), *readable(driver, "b").values()]
     assert 0 < outcomes.count(StorageError) <= 4
     assert CorruptMessage not in outcomes, "a verdict on what was never read"
@@ -125,7 +125,7 @@ def test_acked_messages_without_a_checkpoint_survive_a_disk_that_cannot_read_for
 ) -> None:
     """A checkpoint is never synced, so a power cut takes it, and all that told of the last round."""
     driver = written()
-    before = {name: driver.subject(name).high_watermark for name in ("a", "b")}
+    before = {name: driver.subject(name).readable_end for name in ("a", "b")}
     driver.files.unlink(driver.log.state.active.checkpoint_path)
     last = driver.log.written_end - 1000
     for skip in range(8 if times else 1):
@@ -137,7 +137,7 @@ def test_acked_messages_without_a_checkpoint_survive_a_disk_that_cannot_read_for
             driver.start()
         driver.files.heal()
         driver.start()
-        assert {name: driver.subject(name).high_watermark for name in ("a", "b")} == before
+        assert {name: driver.subject(name).readable_end for name in ("a", "b")} == before
         driver.check()
 
 
@@ -164,7 +164,7 @@ def test_a_later_segment_that_cannot_be_read_is_not_dropped_with_a_tear() -> Non
     assert contents(driver.files, MESSAGES) == before
     driver.files.heal()
     driver.start()
-    assert driver.subject("a").high_watermark == len(driver.told("a").acked)
+    assert driver.subject("a").readable_end == len(driver.told("a").acked)
 
 
 @pytest.mark.parametrize("lost", ["checkpoint", "log"])
@@ -202,7 +202,7 @@ def test_a_start_without_descriptors_or_memory_is_refused_and_takes_nothing_for_
             driver.files.heal()
             driver.start()
         driver.files.heal()
-        assert driver.subject("a").high_watermark == 8
+        assert driver.subject("a").readable_end == 8
         assert list(readable(driver, "a").values()) == [None] * 7 + [CorruptMessage]
     assert refused
 

@@ -136,7 +136,7 @@ class Broker:
         subject = self.subject(name)
         found: list[Record] = []
         at = subject.earliest
-        while at < subject.high_watermark:
+        while at < subject.readable_end:
             for data in await self.log.read(subject, at, 1 << 20, True):
                 found += records_of(memoryview(data), 1 << 30)
                 at = read_head(data).base_offset + read_head(data).last_offset_delta + 1

@@ -57,7 +57,7 @@ async def _summary(broker: Broker, subject: Subject) -> dict[str, Any] | None:
         reasons[reason if reason in REASONS else OTHER] += 1
     died = [letter.died for letter in found.letters]
     progress = progress_of(broker.coordinator.groups, subject.id)
-    bounds = subject.earliest, subject.high_watermark
+    bounds = subject.earliest, subject.readable_end
     opened = 0 if progress is None else count_open(progress, *bounds)
     return {
         "subject": subject.name,

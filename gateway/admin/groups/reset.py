@@ -82,11 +82,11 @@ async def _target(broker: Broker, subject: Subject, arguments: Arguments) -> int
         if time > wall_clock_ms():
             raise _bad("time lies in the future")
         found = await broker.log.offset_for_timestamp(subject, time)
-        return subject.high_watermark if found is None else found[1]
+        return subject.readable_end if found is None else found[1]
     if to == EARLIEST:
         return subject.earliest
     if to == LATEST:
-        return subject.high_watermark
+        return subject.readable_end
     try:
         offset = arguments.number("to")
     except HttpError:
@@ -95,9 +95,9 @@ async def _target(broker: Broker, subject: Subject, arguments: Arguments) -> int
             "time"
         ) from None
     assert offset is not None
-    if not subject.earliest <= offset <= subject.high_watermark:
+    if not subject.earliest <= offset <= subject.readable_end:
         raise _bad(
-            f"{subject.name!r} has the offsets {subject.earliest} to {subject.high_watermark} to go on "
+            f"{subject.name!r} has the offsets {subject.earliest} to {subject.readable_end} to go on "
             f"at, not {offset}"
         )
     return offset
@@ -105,7 +105,7 @@ async def _target(broker: Broker, subject: Subject, arguments: Arguments) -> int
 
 async def _what_happens(progress: Progress | None, subject: Subject, target: int) -> dict[str, Any]:
     """In numbers: from where, to where, what never comes, what comes once more."""
-    answer: dict[str, Any] = {"from": None, "to": target, "high_watermark": subject.high_watermark}
+    answer: dict[str, Any] = {"from": None, "to": target, "high_watermark": subject.readable_end}
     answer |= {"passed": 0, "again": 0, "retries": 0, "doomed": 0}
     if progress is None:
         return answer

@@ -73,12 +73,12 @@ def _position(broker: Broker, group: Group, subject: Subject) -> int:
 
 async def _behind_damage(broker: Broker, subject: Subject, at: int) -> int:
     """The first offset from there on that can be read, or the end."""
-    while at < subject.high_watermark:
+    while at < subject.readable_end:
         try:
             await broker.log.read(subject, at, 1, True)
         except CorruptMessage:
             behind = (await broker.log.bounds(subject, at))[1]
-            at = min(max(behind, at + 1), subject.high_watermark)
+            at = min(max(behind, at + 1), subject.readable_end)
         else:
             break
     return at
@@ -90,9 +90,9 @@ def _check_target(subject: Subject, position: int, end: int, *, asked: bool) -> 
             f"{subject.name!r} can be read at offset {position}, where the group stands: nothing is "
             "skipped; to skip messages that can be read, say where to go on (to)"
         )
-    if not position < end <= subject.high_watermark:
+    if not position < end <= subject.readable_end:
         raise _no(
-            f"the group stands at {position} and {subject.name!r} ends at {subject.high_watermark}: it "
+            f"the group stands at {position} and {subject.name!r} ends at {subject.readable_end}: it "
             f"cannot skip to {end}"
         )
 

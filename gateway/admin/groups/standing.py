@@ -45,11 +45,11 @@ def standing(progress: Progress, subject: Subject) -> dict[str, Any]:
     if position is not None and position < 0:  # a client committed "the earliest" or "the latest"
         position = None
     begin = progress.cursor if progress.shared else position
-    behind = None if begin is None else max(0, subject.high_watermark - begin)
+    behind = None if begin is None else max(0, subject.readable_end - begin)
     return {
         "position": position,
         "cursor": progress.cursor if progress.shared else None,
-        "high_watermark": subject.high_watermark,
+        "high_watermark": subject.readable_end,
         "lag": None if behind is None else behind + progress.unacked,
         "behind": behind,
         "in_flight": progress.leased,

@@ -76,4 +76,4 @@ async def die(
 
 def letters_in(served: Served, name: str) -> range:
     subject = served.broker.log.subjects.by_name.get(name)
-    return range(0) if subject is None else range(subject.high_watermark)
+    return range(0) if subject is None else range(subject.readable_end)

@@ -34,7 +34,7 @@ async def read(served: Served, name: str) -> list[Record]:
     log, at = served.broker.log, 0
     subject = log.subjects.by_name[name]
     found: list[Record] = []
-    while at < subject.high_watermark:
+    while at < subject.readable_end:
         for batch in await log.read(subject, at, 1 << 20, True):
             found += records_of(memoryview(batch), 1 << 20)
         at = found[-1].offset + 1

@@ -38,7 +38,7 @@ def test_a_message_is_not_what_was_written(tmp_path: Path) -> None:
             assert own.status == 400
             bad = await visitor.send("/console/produce", subject="t", value="x", delay="soon")
             assert (bad.status, "not stored" in bad.text) == (400, True)
-        assert served.broker.log.subjects.by_name["t"].high_watermark == 1
+        assert served.broker.log.subjects.by_name["t"].readable_end == 1
 
     serve(check, tmp_path)
 
@@ -117,15 +117,15 @@ def test_letters_are_moved_before_anybody_is_sure(tmp_path: Path) -> None:
                 dry = await visitor.send(f"/console/letters/{what}", subject="t.g.dlq")
                 assert "Nothing has changed yet" in dry.text
                 assert "3 letters" in dry.text
-            assert subject.high_watermark == 3
+            assert subject.readable_end == 3
             some = {"subject": "t.g.dlq", "key": "k1"}
             said = await visitor.send("/console/letters/redrive", **some, sure="yes")
             assert "1 dead letter sent back" in said.text
-            assert subject.high_watermark == 4
+            assert subject.readable_end == 4
             said = await visitor.send(
                 "/console/letters/redrive", subject="t.g.dlq", key="k2", to="u", sure="yes"
             )
-            assert served.broker.log.subjects.by_name["u"].high_watermark == 1
+            assert served.broker.log.subjects.by_name["u"].readable_end == 1
             said = await visitor.send("/console/letters/purge", subject="t.g.dlq", sure="yes")
             assert "1 dead letter purged" in said.text
             assert "No open letter fits" in (await visitor.get("/console/letters")).text

@@ -27,7 +27,7 @@ async def make_subjects(served: Served, count: int) -> None:
     log = served.broker.log
     for number in range(count):
         subject = log.create_subject_nowait(f"subject-{number:06}")
-        subject.next_sequence = subject.high_watermark = number % 7
+        subject.next_sequence = subject.readable_end = number % 7
         if number % 5000 == 0:
             await log.wait_synced()
     await log.wait_synced()
@@ -115,7 +115,7 @@ def test_rates_are_not_what_came_and_was_done(tmp_path: Path) -> None:
         snapshots = Snapshots(served.broker)
         before = await snapshots.get()
         subject = served.broker.log.subjects.by_name["subject-000003"]
-        subject.next_sequence = subject.high_watermark = 83
+        subject.next_sequence = subject.readable_end = 83
         group = served.broker.coordinator.groups.by_name["group-00000"]
         await served.broker.coordinator.change([actions.Commit(group.id, subject.id, 40, -1, "")])
         served.clock.jump(4.0)

@@ -42,7 +42,7 @@ class MessagePage(NamedTuple):
 
 async def browse(broker: Broker, subject: Subject, first: int, limit: int = PAGE) -> MessagePage:
     first = max(first, subject.earliest)
-    end, inflation = subject.high_watermark, broker.log.inflation.limit
+    end, inflation = subject.readable_end, broker.log.inflation.limit
     found: list[Record] = []
     at, scanned, damage = first, 0, None
     while at < end and len(found) < limit and scanned < SCANNED:
@@ -92,21 +92,21 @@ def _beginning(record: Record) -> Record:
 
 def newest(subject: Subject, limit: int = PAGE) -> int:
     """Where the last page begins."""
-    return max(subject.earliest, subject.high_watermark - limit)
+    return max(subject.earliest, subject.readable_end - limit)
 
 
 async def at_time(broker: Broker, subject: Subject, time: int) -> int:
     """The offset of the first message that is not older; the end where there is none."""
     found = await broker.log.offset_for_timestamp(subject, time)
-    return subject.high_watermark if found is None else found[1]
+    return subject.readable_end if found is None else found[1]
 
 
 async def message(broker: Broker, subject: Subject, offset: int) -> Record:
     """Raises Unanswered."""
-    if not subject.earliest <= offset < subject.high_watermark:
+    if not subject.earliest <= offset < subject.readable_end:
         raise Unanswered(
             404,
-            f"{subject.name} has the offsets {subject.earliest} to {subject.high_watermark - 1}, not "
+            f"{subject.name} has the offsets {subject.earliest} to {subject.readable_end - 1}, not "
             f"{offset}: the message is deleted, or not there yet",
         )
     page = await browse(broker, subject, offset, 1)

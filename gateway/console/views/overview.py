@@ -152,4 +152,4 @@ def first_cause(broker: Broker, group: Group, clients: Clients) -> Cause | None:
 def _behind(group: Group, subject: Subject) -> int:
     progress = group.progress.get(subject.id)
     position = None if progress is None else progress.lowest_unacked()
-    return subject.high_watermark - (position or 0)
+    return subject.readable_end - (position or 0)

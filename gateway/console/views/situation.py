@@ -97,7 +97,7 @@ def _left(found: dict[str, Any], progress: Progress, subject: Subject) -> int:
     """A group that never committed has all of the subject before it."""
     if found["lag"] is not None:
         return int(found["lag"])
-    return subject.high_watermark - subject.earliest
+    return subject.readable_end - subject.earliest
 
 
 def _came(subject: Subject, position: int | None, now: int) -> int:

@@ -100,9 +100,9 @@ def rows(broker: Broker, names: list[str]) -> list[Row]:
     return [
         Row(
             subject.name,
-            subject.high_watermark - subject.earliest,
+            subject.readable_end - subject.earliest,
             subject.earliest,
-            subject.high_watermark,
+            subject.readable_end,
             subject.name in INTERNAL,
             pending(subject),
         )

@@ -417,9 +417,9 @@ class Divisions:
             position = self._world.share_start(group.name, subject)
         elif position is None:
             latest = self._world.config(group.name).auto_offset_reset == LATEST
-            position = subject.high_watermark if latest else subject.earliest
+            position = subject.readable_end if latest else subject.earliest
         elif position < 0:  # a commit that names an end: see offsets.py
-            position = subject.high_watermark if position == -1 else subject.earliest
+            position = subject.readable_end if position == -1 else subject.earliest
         elif position < subject.earliest:
             self._draft.note(
                 *(logger, logging.WARNING),
@@ -427,7 +427,7 @@ class Divisions:
                 *(group.name, position, subject.name, subject.earliest),
                 subject.earliest - position,
             )
-        cursor = max(subject.earliest, min(position, subject.high_watermark))
+        cursor = max(subject.earliest, min(position, subject.readable_end))
         self._draft.append([actions.Share(group.id, subject_id, cursor)])
         self._info("group %s shares %s from %d on", group.name, subject.name, cursor)
 

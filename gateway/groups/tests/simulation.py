@@ -73,7 +73,7 @@ class Simulation:
 
     def share_start(self, group: str, subject: Subject) -> int:
         latest = self.config(group).share_auto_offset_reset == "latest"
-        return subject.high_watermark if latest else subject.earliest
+        return subject.readable_end if latest else subject.earliest
 
     def retry_policy(self, group: Group) -> RetryPolicy:
         return RetryPolicy()
@@ -131,7 +131,7 @@ class Simulation:
 
     def produce(self, topic: str, count: int) -> None:
         subject = self.subjects.by_name[topic]
-        subject.high_watermark += count
+        subject.readable_end += count
         subject.next_sequence += count
 
     def restart(self) -> None:
@@ -161,7 +161,7 @@ class Simulation:
         subject = self.subjects.by_name[topic]
         slot, pull = split_offset(offset)
         if not slot:
-            end = max(offset, min(offset + most, subject.high_watermark))
+            end = max(offset, min(offset + most, subject.readable_end))
             return list(range(offset, end)), end
         found = self.groups.slots.get(subject.id, {}).get(slot)
         if found is None or not engine.owns(found[1], pull):
@@ -184,8 +184,8 @@ class Simulation:
         progress.wake(self.now_ms())
         if step in (Step.SHARING, Step.DRAINING):
             given = list(progress.redelivery.parts(most, 1))
-        if not given and step is Step.SHARING and progress.cursor < subject.high_watermark:
-            left = subject.high_watermark - progress.cursor
+        if not given and step is Step.SHARING and progress.cursor < subject.readable_end:
+            left = subject.readable_end - progress.cursor
             given = [Range(progress.cursor, min(most, left), 1)]
         if given:
             log = progress.pull_logs[slot]

@@ -178,7 +178,7 @@ class Groups(RuleBasedStateMachine):
         self._check_who_reads()
         self.world.check()
         for topic in TOPICS:
-            end = self.world.subjects.by_name[topic].high_watermark
+            end = self.world.subjects.by_name[topic].readable_end
             handled = self.world.handled[topic]
             missing = [n for n in range(end) if not handled[n]]
             assert not missing, f"{topic}: {missing} were never handled"
@@ -209,7 +209,7 @@ class Groups(RuleBasedStateMachine):
         group = self.world.groups.by_name.get(GROUP)
         return group is not None and all(
             (progress := group.progress.get(self.world.subjects.by_name[topic].id)) is not None
-            and progress.lowest_unacked() == self.world.subjects.by_name[topic].high_watermark
+            and progress.lowest_unacked() == self.world.subjects.by_name[topic].readable_end
             for topic in TOPICS
         )
 

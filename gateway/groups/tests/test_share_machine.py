@@ -162,8 +162,8 @@ class Sharer:
             group = self.world.groups.by_name[GROUP]
             progress = group.progress[subject_id]
             given = list(progress.redelivery.parts(most, 1))
-            if not given and progress.cursor < subject.high_watermark:
-                left = subject.high_watermark - progress.cursor
+            if not given and progress.cursor < subject.readable_end:
+                left = subject.readable_end - progress.cursor
                 given = [Range(progress.cursor, min(most, left), 1)]
             if given:
                 log = progress.pull_logs[slot]
@@ -345,10 +345,10 @@ class ShareGroups(RuleBasedStateMachine):
             progress = group.progress[subject.id]
             assert progress.unacked == 0
             handled = self.world.handled[str(subject.id)]
-            begin = min(handled, default=subject.high_watermark)
+            begin = min(handled, default=subject.readable_end)
             wrong = {n: handled[n] for n in range(begin, progress.cursor) if handled[n] != 1}
             assert not wrong, f"{topic}: not settled once: {wrong}"
-            assert progress.cursor == subject.high_watermark
+            assert progress.cursor == subject.readable_end
             assert begin == 0
 
 

@@ -49,7 +49,7 @@ async def read_batches(
         limit -= size
         head = read_head(some[-1])
         offset = head.base_offset + head.last_offset_delta + 1
-        if limit <= 0 or offset >= subject.high_watermark:
+        if limit <= 0 or offset >= subject.readable_end:
             return found
         if perf_counter() - began > TURN_SECONDS:
             await trio.lowlevel.checkpoint()

@@ -52,7 +52,7 @@ def test_delayed_messages_are_told_from_their_parking_to_their_delivery(tmp_path
         subject = served.broker.log.subjects.by_name["t"]
         moved = await delay.move(subject, delay_id="x", due=served.broker.log.log.now_ms() + 50)
         await delay.cancel(subject, delay_id="y")
-        while subject.high_watermark < 6:
+        while subject.readable_end < 6:
             served.clock.jump(0.1)
             await served.settled()
         events = await told(served, "t")

@@ -142,7 +142,7 @@ def test_a_delayed_message_is_traced_by_its_ids_and_later_by_its_offset(tmp_path
         assert waiting["delay"]["state"] == "pending"
         due = served.broker.log.log.now_ms() + 30
         await served.broker.delay.move(subject, delay_id="x", due=due)
-        while not subject.high_watermark:
+        while not subject.readable_end:
             served.clock.jump(0.1)
             await served.settled()
         life = ["scheduled", "scheduled", "moved", "delivered"]
@@ -172,7 +172,7 @@ def test_the_delays_of_others_fill_a_trace_until_it_is_cut(
             headers = [("qmq-delay-ms", b"50"), ("qmq-delay-id", b"%d" % n)]
             await send(served, "t", [Sent(b"x", headers=headers)])
         subject = served.broker.log.subjects.by_name["t"]
-        while subject.high_watermark < 10:
+        while subject.readable_end < 10:
             served.clock.jump(0.1)
             await served.settled()
         life = await ask(served, subject="t", id="7")

@@ -23,7 +23,7 @@ async def told(
     log, found = served.broker.log, list[dict[str, Any]]()
     history = log.subjects.by_name.get(ACTIONS)
     at = 0 if history is None else history.earliest
-    while history is not None and at < history.high_watermark:
+    while history is not None and at < history.readable_end:
         for batch in await log.read(history, at, 1 << 20, True):
             for record in records_of(memoryview(batch), 1 << 24):
                 value = json.loads(record.value or b"")

@@ -397,7 +397,7 @@ def test_searches_agree_while_segments_are_rolled_indexed_and_deleted(
             nursery.start_soon(produce, served, subject, done)
             newest = False
             while not done.is_set():
-                earliest, end, newest = subject.earliest, subject.high_watermark, not newest
+                earliest, end, newest = subject.earliest, subject.readable_end, not newest
                 query = Query(subject, key=b"key-3", end=end, newest=newest, limit=1000)
                 found = await search(served.broker, query)
                 offered = [n for n in range(subject.earliest, end) if n % EVERY == 3]

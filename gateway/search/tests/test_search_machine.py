@@ -131,7 +131,7 @@ class SearchMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(SUBJECTS), part=st.floats(0, 1))
     def delete_records(self, name: str, part: float) -> None:
         subject = self.driver.subject(name)
-        to = subject.earliest + round(part * (subject.high_watermark - subject.earliest))
+        to = subject.earliest + round(part * (subject.readable_end - subject.earliest))
         self.driver.raise_earliest(name, to)
         self.driver.settle()
 
@@ -275,7 +275,7 @@ class SearchMachine(RuleBasedStateMachine):
     def check(self, name: str, *args: object, **options: object) -> None:
         subject = self.driver.subject(name)
         query = Query(subject, *args, **options)  # type: ignore[arg-type]
-        expected = naive(self.sent[name], query, subject.earliest, subject.high_watermark)
+        expected = naive(self.sent[name], query, subject.earliest, subject.readable_end)
         assert self.found(query) == expected
 
 

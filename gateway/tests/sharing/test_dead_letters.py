@@ -92,7 +92,7 @@ def test_a_letters_subject_takes_larger_messages_also_after_a_restart(
         assert (subject.name, subject.open) == ("t.g.dlq", 1)
         outcome = await served.broker.dead_letters.redrives.redrive("t.g.dlq", Filter())
         assert dict(outcome.to) == {"t": 1}
-        assert served.broker.log.subjects.by_name["t"].high_watermark == 4
+        assert served.broker.log.subjects.by_name["t"].readable_end == 4
         assert served.broker.dead_letters.redrives.subjects()[0].open == 0
 
     serve(die, tmp_path)
@@ -178,7 +178,7 @@ def test_dead_letters_that_come_back_to_their_own_group_for_ever(tmp_path: Path)
             assert len(await member.drain()) == 10
             await reject(served, "g", "t", 0, 1)
             subject = served.broker.log.subjects.by_name["t"]
-            assert subject.high_watermark == 10
+            assert subject.readable_end == 10
             (why,) = served.broker.dead_letters.statistics().failing.values()
             assert f"change {name} of group g" in why
             await served.broker.registry.alter_group("g", {name: None})

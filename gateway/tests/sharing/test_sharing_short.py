@@ -65,7 +65,7 @@ def test_a_batch_that_holds_one_of_millions_is_passed_with_one_action_and_one_li
         assert await send(served, bomb) == (0, None)
         await fill(served, "t", 5)
         subject = served.broker.log.subjects.by_name["t"]
-        assert subject.high_watermark == CLAIMED + 10
+        assert subject.readable_end == CLAIMED + 10
         async with sharing(served, "g", "t", 2) as members:
             got: list[Record] = []
             for _ in range(12):

@@ -59,7 +59,7 @@ def read_all(log: MessageService, name: str) -> list[Record]:
     if subject is None:
         return found
     at, reader = subject.earliest, Reader(log.log)
-    while at < subject.high_watermark:
+    while at < subject.readable_end:
         for data in reader.read(subject, at, 1 << 20, True, nowait=False):
             found += records_of(memoryview(data), 1 << 20)
             head = read_head(data)

@@ -58,7 +58,7 @@ def test_all_that_waits_becomes_letters_some_at_a_time(tmp_path: Path) -> None:
 
         it.dead._append = watched
         await retention(it, subject)
-        assert subject.earliest == subject.high_watermark == 7_000
+        assert subject.earliest == subject.readable_end == 7_000
         letters = it.letters(DLQ)
         assert [each.value for each in letters] == [b"v%d" % (2 * i) for i in range(3_500)]
         assert {origin_of(each).reason for each in letters} == {EXPIRED}
@@ -109,7 +109,7 @@ def test_letters_that_cannot_be_written_do_not_stop_retention_and_lose_nothing_b
         subject = await failed(it, 1_200)
         it.refuse = "not now"
         await retention(it, subject)
-        assert subject.earliest == subject.high_watermark
+        assert subject.earliest == subject.readable_end
         assert it.open("g", "s") == {2 * i for i in range(1_200)}
         it.refuse = ""
         await it.written("g", "s")
@@ -129,7 +129,7 @@ def test_an_action_log_that_cannot_be_written_does_not_stop_retention(
         subject = await failed(it, 1)
         it.files.fail(Fault("pwritev", errno.ENOSPC, name="unnamed", times=None))
         await retention(it, subject)
-        assert subject.earliest == subject.high_watermark
+        assert subject.earliest == subject.readable_end
         assert "deleted by retention without a dead letter" in caplog.text
         it.files.heal()
 

@@ -80,7 +80,7 @@ async def dies(it: Rig, subject: str, group: str, data: bytearray | None = None)
     """A new message, or else the last one of the subject, becomes a letter of the group."""
     if data is not None:
         await it.produce(subject, data=data)
-    last = it.subject(subject).high_watermark - 1
+    last = it.subject(subject).readable_end - 1
     it.doom(group, subject, [[last, 1, 1]], REJECTED)
     await it.written(group, subject)
 

@@ -399,7 +399,7 @@ class Recovery:
         self._files.fsync_dir(self._directory)
         for subject in self._state.subjects:
             subject.next_sequence = max(subject.next_sequence, subject.earliest)
-            subject.high_watermark = subject.next_sequence
+            subject.readable_end = subject.next_sequence
         message_log = MessageLog(self._state, OpenFiles(self._files), self._options, now_ms)
         if self._listener is not None:
             message_log.listener = self._listener

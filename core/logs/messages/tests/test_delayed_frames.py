@@ -99,7 +99,7 @@ def values(log: MessageLog, name: str) -> list[bytes]:
     if subject is None:
         return []
     found, at = [], subject.earliest
-    while at < subject.high_watermark:
+    while at < subject.readable_end:
         for data in Reader(log).read(subject, at, 1 << 20, True, nowait=False):
             found += [record.value or b"" for record in records_of(memoryview(data), 1 << 20)]
             head = read_head(data)

@@ -114,7 +114,7 @@ def test_a_disk_that_fills_up_stops_producers_and_goes_on_when_there_is_room() -
     driver.append("a", 900)
     driver.settle()
     driver.seal()
-    assert driver.subject("a").high_watermark == full + 1
+    assert driver.subject("a").readable_end == full + 1
     driver.check()
     driver.start()
     driver.check()

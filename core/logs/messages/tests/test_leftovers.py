@@ -124,7 +124,7 @@ def test_retired_segments_that_come_back_shadow_nothing() -> None:
         driver.append("first", 900)
         driver.settle()
         driver.seal()
-    driver.raise_earliest("first", driver.subject("first").high_watermark)
+    driver.raise_earliest("first", driver.subject("first").readable_end)
     driver.settle()
     driver.create("third")
     driver.log.roll_when_ready()

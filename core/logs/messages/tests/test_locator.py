@@ -67,7 +67,7 @@ def test_a_sequence_is_found_whichever_segments_have_an_index(
                 assert end <= block.end
                 last = block.entries[len(block.entries) - ENTRY]
                 assert (last, block.end) in bounds
-        earliest = min(raised, subject.high_watermark)
+        earliest = min(raised, subject.readable_end)
         driver.raise_earliest(name, earliest)
         expected = [end for _, end in bounds if end > earliest]
         assert locator.sequence_since(subject, 0) == earliest
@@ -138,7 +138,7 @@ def test_what_no_index_knows_is_not_lost_while_its_segment_cannot_be_read(
     driver = sealed()
     rewrite(driver, 1, "b", lost=False)
     locator, subject, missing = driver.reader.locator, driver.subject("b"), -1
-    for sequence in range(subject.high_watermark):
+    for sequence in range(subject.readable_end):
         if locator._look(subject, sequence, nowait=False) is None:
             missing = sequence
             break

@@ -42,7 +42,7 @@ class Model:
         return self._end(len(self.batches))
 
     @property
-    def high_watermark(self) -> int:
+    def readable_end(self) -> int:
         return self._end(self.synced)
 
     def _end(self, count: int) -> int:
@@ -119,7 +119,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(name=names, part=st.floats(0, 1))
     def raise_earliest(self, name: str, part: float) -> None:
         model = self.model[name]
-        to = model.earliest + round(part * (model.high_watermark - model.earliest))
+        to = model.earliest + round(part * (model.readable_end - model.earliest))
         self.driver.raise_earliest(name, to)
         self.driver.settle()
         model.earliest = to
@@ -147,7 +147,7 @@ class LogMachine(RuleBasedStateMachine):
             self.sync_model()
         for name, model in self.model.items():
             model.earliest = self.driver.subject(name).earliest
-            assert before[name] <= model.earliest <= model.high_watermark
+            assert before[name] <= model.earliest <= model.readable_end
 
     @rule(slow=st.booleans())
     def disk(self, slow: bool) -> None:
@@ -163,8 +163,8 @@ class LogMachine(RuleBasedStateMachine):
     def _started(self, *, lost: bool) -> None:
         """`lost`: what was not synced may be gone."""
         for name, model in self.model.items():
-            end = self.driver.subject(name).high_watermark
-            assert model.high_watermark <= end <= model.end
+            end = self.driver.subject(name).readable_end
+            assert model.readable_end <= end <= model.end
             assert lost or end == model.end
             model.batches = [one for one in model.batches if one[0] < end]
             assert model.end == end, "a batch was cut in two"
@@ -195,7 +195,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(name=names, part=st.floats(0, 1), most=st.sampled_from((1, 600, 1 << 20)))
     def read(self, name: str, part: float, most: int) -> None:
         model, subject = self.model[name], self.driver.subject(name)
-        at = model.earliest + round(part * (model.high_watermark - model.earliest))
+        at = model.earliest + round(part * (model.readable_end - model.earliest))
         found = self.driver.reader.read(subject, at, most, True, nowait=False)
         expected = [one for one in model.readable() if one[0] + one[1] > at]
         got = [(read_head(data).base_offset, body(data)) for data in found]
@@ -226,9 +226,9 @@ class LogMachine(RuleBasedStateMachine):
     def borders_agree(self) -> None:
         for name, model in getattr(self, "model", {}).items():
             subject = self.driver.subject(name)
-            assert (subject.earliest, subject.high_watermark, subject.next_sequence) == (
+            assert (subject.earliest, subject.readable_end, subject.next_sequence) == (
                 model.earliest,
-                model.high_watermark,
+                model.readable_end,
                 model.end,
             )
 

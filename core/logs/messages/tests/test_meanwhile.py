@@ -37,7 +37,7 @@ def test_a_message_that_comes_while_retention_looks_is_not_deleted_with_the_old_
             driver.sync()
 
     assert Late(driver.log).sequence_since(subject, driver.now + 1_000) == 1
-    assert subject.high_watermark == 2
+    assert subject.readable_end == 2
 
 
 class Watched(dict[int, "array[int]"]):

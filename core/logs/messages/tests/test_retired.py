@@ -81,7 +81,7 @@ def test_sequences_go_on_when_every_segment_of_a_subject_is_gone(
         assert not driver.errors
         driver.check()
     quiet = driver.subject("quiet")
-    assert (quiet.earliest, quiet.high_watermark, quiet.next_sequence) == (3, 3, 3)
+    assert (quiet.earliest, quiet.readable_end, quiet.next_sequence) == (3, 3, 3)
     with pytest.raises(OffsetOutOfRange):
         driver.reader.read(quiet, 2, 1000, True, nowait=False)
     assert driver.reader.read(quiet, 3, 1000, True, nowait=False) == []

@@ -41,7 +41,7 @@ def append(log: MessageService, subject: Subject, *values: bytes, **fields: int)
 
 async def everything(log: MessageService, subject: Subject) -> list[bytes]:
     found, at = [], subject.earliest
-    while at < subject.high_watermark:
+    while at < subject.readable_end:
         for data in await log.read(subject, at, 5_000, True):
             head = read_head(data)
             assert head.base_offset == at
@@ -59,7 +59,7 @@ def test_messages_are_invisible_until_they_are_synced(tmp_path: Path) -> None:
             with pytest.raises(OffsetOutOfRange):
                 await log.read(subject, 1, 1_000, True)
             await log.wait_synced()
-            assert subject.high_watermark == 1
+            assert subject.readable_end == 1
             assert len(await log.read(subject, 0, 1_000, True)) == 1
 
     run(story, tmp_path)
@@ -198,14 +198,14 @@ def test_sequences_go_on_when_retention_has_deleted_all_segments_of_a_subject(
                 while log.log.has_chores:
                     await trio.lowlevel.checkpoint()
             await log.apply_retention()
-            assert (old.earliest, old.high_watermark) == (20, 20)
+            assert (old.earliest, old.readable_end) == (20, 20)
             assert young.earliest == 0
             assert not (directory / "messages" / f"{0:020d}.log").exists()
 
     async def again(directory: Path) -> None:
         async with service(directory, now_ms=now) as log:
             old = log.subjects.by_name["old"]
-            assert (old.earliest, old.high_watermark) == (20, 20)
+            assert (old.earliest, old.readable_end) == (20, 20)
             assert append(log, old, b"z") == 20
             assert len(await everything(log, log.subjects.by_name["young"])) == 20
 
@@ -309,7 +309,7 @@ def test_a_fenced_log_tells_those_who_wait(tmp_path: Path) -> None:
             log.call_when_synced(log.log.written_end, told.append)
             log.log.finish_sync(job, OSError(5, "Input/output error"))
             assert [error.error_code for error in told if error is not None] == [56]
-            assert subject.high_watermark == 0
+            assert subject.readable_end == 0
             with pytest.raises(KumquatError, match="fenced"):
                 append(log, subject, b"b")
 

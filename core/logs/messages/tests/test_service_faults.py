@@ -56,7 +56,7 @@ def test_nobody_hears_of_a_batch_while_its_sync_is_held(tmp_path: Path) -> None:
             service.write_nowait()
             service.call_when_synced(appended.end, heard.append)
             await trio.to_thread.run_sync(held.started.wait, 120)
-        assert (heard, subject.next_sequence, subject.high_watermark) == ([], 2, 1)
+        assert (heard, subject.next_sequence, subject.readable_end) == ([], 2, 1)
         assert service.read_nowait(subject, 1, 1000, True) == []
         assert service.produce_blocked
         left = files.after_power_cut(Random(0), "nothing")
@@ -66,7 +66,7 @@ def test_nobody_hears_of_a_batch_while_its_sync_is_held(tmp_path: Path) -> None:
             await trio.testing.wait_all_tasks_blocked()
             held.release()
         await service.wait_synced()
-        assert (heard, subject.high_watermark) == ([None, None], 2)
+        assert (heard, subject.readable_end) == ([None, None], 2)
         assert left.content(files.directory / "messages" / ("0" * 20 + ".log")).count(b"xxx") == 0
 
     run(story, tmp_path, unsynced_max_bytes=500)
@@ -103,7 +103,7 @@ def test_a_full_disk_refuses_producers_until_there_is_room(tmp_path: Path) -> No
         files.heal()
         service.append_nowait(subject, memoryview(batch(b"x" * 20_000)))
         await service.wait_synced()
-        assert subject.high_watermark == 2
+        assert subject.readable_end == 2
         assert [len(one) for one in await service.read(subject, 1, 1000, True)] == [
             len(batch(b"x" * 20_000))
         ]
@@ -112,7 +112,7 @@ def test_a_full_disk_refuses_producers_until_there_is_room(tmp_path: Path) -> No
 
     async def again() -> None:
         async with running(files) as service:
-            assert service.subjects.by_name["s"].high_watermark == 2
+            assert service.subjects.by_name["s"].readable_end == 2
 
     trio.run(again)
 
@@ -183,7 +183,7 @@ def test_a_sync_that_fails_in_an_unforeseen_way_fences_the_log_and_leaves_nobody
             await service.wait_synced()
         files.during_sync = None
         assert service.statistics().fenced
-        assert (subject.high_watermark, subject.next_sequence) == (1, 2)
+        assert (subject.readable_end, subject.next_sequence) == (1, 2)
 
     run(story, tmp_path)
     assert "not foreseen" in caplog.text

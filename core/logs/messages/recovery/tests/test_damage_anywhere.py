@@ -45,7 +45,7 @@ def assert_nothing_wrong_is_read(driver: Driver) -> None:
         told = driver.promises.subjects.get(subject.topic_id)
         assert told is not None, "a subject that nobody made"
         at = subject.earliest
-        while at < subject.high_watermark:
+        while at < subject.readable_end:
             try:
                 data = driver.reader.read(subject, at, 1, True, nowait=False)[0]
             except CorruptMessage:

@@ -47,7 +47,7 @@ def test_a_failed_sync_acks_nothing_and_closes_the_log(operation: str) -> None:
         driver.sync()
     assert [type(answer) for answer in answers.given] == [StorageError]
     assert any("failed" in line and "closed for writing" in line for line in told)
-    assert driver.subject("a").high_watermark == 1
+    assert driver.subject("a").readable_end == 1
     assert driver.log.begin_sync() is None, "a failed sync is tried again"
     refused: list[Callable[[], object]] = [
         lambda: driver.append("a", 10),
@@ -93,10 +93,10 @@ def test_nobody_is_answered_before_a_held_sync_ends() -> None:
     later = driver.append("a", 10)
     answers.wait(driver, later.end)
     assert (repeated.base_sequence, answers.given) == (original.base_sequence, [])
-    assert driver.subject("a").high_watermark == 1
+    assert driver.subject("a").readable_end == 1
     driver.run_job(job)
     assert answers.given == [None, None], "or what was written during the sync was acked by it"
-    assert driver.subject("a").high_watermark == 2
+    assert driver.subject("a").readable_end == 2
     driver.sync()
     assert answers.given == [None, None, None]
 

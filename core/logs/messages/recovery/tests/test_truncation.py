@@ -81,7 +81,7 @@ def unreadable_below(driver: Driver) -> set[tuple[str, int]]:
         subject = driver.log.state.subjects.by_topic_id.get(told.topic_id)
         if subject is not None:
             for base in list(told.acked):
-                if base >= subject.high_watermark:
+                if base >= subject.readable_end:
                     driver.promises = copy.deepcopy(driver.promises)
                     del driver.promises.subjects[told.topic_id].acked[base]
     return unreadable(driver)
