@@ -207,7 +207,7 @@ def delay(on: TestBroker, subject: str, action: str, **arguments: object) -> tup
     """`kumquat delay …`: its exit code and what it says, in JSON."""
     command = [sys.executable, "-m", "kumquat", "delay", action]
     for name, value in {"admin": admin_url(on), "subject": subject, **arguments}.items():
-        command += [f"--{name}", str(value)]
+        command += [f"--{name.replace('_', '-')}", str(value)]
     ran = subprocess.run(
         [*command, "--json"], capture_output=True, text=True, timeout=DEADLINE, check=False
     )

@@ -104,7 +104,7 @@ def _action(name: str, command: Command) -> click.Command:
 
 
 def _show_list(answer: Mapping[str, Any]) -> list[str]:
-    rows = [("DUE", "SUBJECT", "ID", "KEY", "SIZE", "CREATED", "SCHEDULE ID")]
+    rows = [("DUE", "SUBJECT", "ID", "KEY", "SIZE", "CREATED", "SCHEDULE-ID")]
     rows += [
         (
             show_time(item["due"]),

@@ -85,7 +85,7 @@ class Member:
         self.generation = -1
         self.position = -1
         """Where the next Fetch begins."""
-        self.readable_end = -1
+        self.high_watermark = -1
 
     async def join(self) -> bool:
         """Join and sync, and ask for the position if the topic was assigned; whether it was."""
@@ -160,7 +160,7 @@ class Member:
         answer = await self.data.receive()
         partition = answer.responses[0].partitions[0]
         assert partition.error_code == 0, ErrorCode(partition.error_code)
-        self.readable_end = partition.readable_end
+        self.high_watermark = partition.high_watermark
         found = [r for r in records_in(partition.records) if r.offset >= self.position]
         if found:
             self.position = found[-1].offset + 1

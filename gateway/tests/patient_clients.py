@@ -267,7 +267,7 @@ class Reader:
             assert code == 0, f"{topic} cannot be read at {at}: {code.name}"
             records, behind = _records(b"".join(partition.records), at)
             if not records and behind == at:
-                assert at == partition.readable_end, f"{topic}: nothing at {at}"
+                assert at == partition.high_watermark, f"{topic}: nothing at {at}"
                 return found, first
             found += records
             at = behind

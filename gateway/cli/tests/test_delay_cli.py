@@ -55,10 +55,10 @@ def test_a_list_is_a_table_and_says_how_to_go_on(at_terminal: AtTerminal) -> Non
         code, out, err = await terminal.run("list", "--subject", "orders", "--limit", "2")
         assert (code, err) == (0, "")
         head, first, second, more = out.splitlines()
-        assert head.split() == ["DUE", "SUBJECT", "ID", "KEY", "SIZE", "CREATED", "SID"]
+        assert head.split() == ["DUE", "SUBJECT", "ID", "KEY", "SIZE", "CREATED", "SCHEDULE-ID"]
         assert first.split()[:3] == ["2023-11-14T22:13:21.000Z", "orders", "-"]
         assert second.split()[2:5] == ["id-2", "key", "42"]
-        assert head.index("SID") == second.index("200")
+        assert head.index("SCHEDULE-ID") == second.index("200")
         cursor = more.removeprefix("There are more: --after ")
         code, out, _ = await terminal.run("list", "--limit", "3", "--after", cursor)
         assert (code, len(out.splitlines())) == (0, 4)

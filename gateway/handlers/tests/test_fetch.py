@@ -65,7 +65,7 @@ def test_whole_batches_from_the_offset_on(tmp_path: Path, version: int) -> None:
             assert answer.session_id == 0
             (partition,) = answer.responses[0].partitions
             assert bases(partition) == [2, 3, 4]
-            assert partition.readable_end == partition.last_stable_offset == 5
+            assert partition.high_watermark == partition.last_stable_offset == 5
             assert partition.aborted_transactions is None
 
     serve(check, tmp_path)
@@ -136,7 +136,7 @@ def test_an_error_is_answered_at_once_and_for_its_partition_alone(
             partition, other = (topic.partitions[0] for topic in answer.responses)
             assert partition.error_code == code
             assert partition.partition_index == request.topics[0].partitions[0].partition
-            assert (other.error_code, other.readable_end) == (0, 0)
+            assert (other.error_code, other.high_watermark) == (0, 0)
 
     serve(check, tmp_path)
 

@@ -47,7 +47,7 @@ def test_the_topic_is_internal_and_empty(tmp_path: Path) -> None:
             asked = FetchTopic(topic=TOPIC, partitions=[FetchPartition(partition=0)])
             request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[asked])
             (found,) = (await client.call(request, 11)).responses[0].partitions
-            assert (found.error_code, found.readable_end, found.records) == (0, 0, b"")
+            assert (found.error_code, found.high_watermark, found.records) == (0, 0, b"")
 
     serve(check, tmp_path)
 

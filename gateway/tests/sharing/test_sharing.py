@@ -47,13 +47,13 @@ def test_each_message_goes_to_one_member_in_its_own_offsets(tmp_path: Path) -> N
                     got += values(records)
                     offsets = [record.offset for record in records]
                     assert offsets == list(range(begin, begin + len(records)))
-                    assert member.readable_end == member.position + len(written) - len(got)
+                    assert member.high_watermark == member.position + len(written) - len(got)
             assert sorted(got) == sorted(written)
             slots = {split_offset(member.position)[0] for member in members}
             assert len(slots) == 3
             for member in members:
                 assert await member.fetch() == []
-                assert member.readable_end == member.position
+                assert member.high_watermark == member.position
 
     serve(check, tmp_path)
 
@@ -179,7 +179,7 @@ def test_a_slot_that_nobody_has_waits_and_gets_nothing_and_no_error(
             partition = (await client.receive()).responses[0].partitions[0]
             assert partition.error_code == 0
             assert partition.records == b""
-            assert partition.readable_end == offset
+            assert partition.high_watermark == offset
         assert served.broker.sharing.statistics().fenced > 0
 
     serve(check, tmp_path)
@@ -193,7 +193,7 @@ def test_an_offset_that_was_never_given_gets_nothing_and_no_error(tmp_path: Path
             for position in (member.position + 1000, pull_offset(1, 5), pull_offset(1, 0)):
                 member.position = position
                 assert await member.fetch() == []
-                assert member.readable_end == position
+                assert member.high_watermark == position
 
     serve(check, tmp_path)
 
@@ -230,7 +230,7 @@ async def one_fenced(served: Served, member: Member) -> list[Record]:
     """A member that is gone fetches on."""
     position = member.position
     got = await member.fetch()
-    assert member.readable_end == position
+    assert member.high_watermark == position
     return got
 
 
