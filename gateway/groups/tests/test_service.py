@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
+from kumquat.gateway.groups.assignment.pattern import Pattern
 from kumquat.gateway.tests.harness import NO_SPACE, Client, Served, serve
 from kumquat.gateway.wire import (
     ApiVersionsRequest,
@@ -314,7 +316,17 @@ def test_a_deleted_topic_is_forgotten_by_its_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["t.*", "("])
-def test_a_pattern_is_looked_for_off_the_loop(tmp_path: Path, pattern: str) -> None:
+def test_a_pattern_is_looked_for_off_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    matches, threads = Pattern.matches, set[int]()
+
+    def noted(each: Pattern, name: str) -> bool:
+        threads.add(get_ident())
+        return matches(each, name)
+
+    monkeypatch.setattr(Pattern, "matches", noted)
+
     async def check(served: Served) -> None:
         for name in ("t1", "t2", "u"):
             await served.create(name)
@@ -333,6 +345,8 @@ def test_a_pattern_is_looked_for_off_the_loop(tmp_path: Path, pattern: str) -> N
                 assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
             else:
                 assert len(answer.assignment.topic_partitions) == 2
+                assert threads
+            assert get_ident() not in threads
 
     serve(check, tmp_path)
 
